@@ -77,7 +77,7 @@ def fill(folder: Path, index: Index, transcripts: int) -> float:
     chances[-1] = 1.0
     spent = 0.0
     for number, place in enumerate(walk(folder)):
-        if index.is_known(place.id, place.size, place.mtime_ns):
+        if index.is_current(place.id, place.size, place.mtime_ns):
             continue
         said = list(hour(number, words, chances))
         names = tuple(dict.fromkeys(one.speaker for one in said))

@@ -1,16 +1,15 @@
-"""The words of all transcripts, in an SQLite database that can be made again at any time.
+"""The words of all transcripts, in an SQLite database that can be built again at any time.
 
 It lies in the user's cache folder, so that nothing is added to the recordings' folder. Several servers may
-use it at the same time. One that is damaged, or was removed, is made again.
+use it at the same time. They build it again if it is damaged or missing.
 
 A transcript has a number that begins with its date, and its passages have row numbers in a range of their
-own, of which the first passage has the highest. So what was found is listed, without sorting, with the latest
+own, in which the first passage has the highest. So a search lists matches without sorting, the latest
 recording first and each in the order of time.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sqlite3
@@ -21,16 +20,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from witness.errors import InputError, WitnessError
 from witness.serve.library import search
-from witness.serve.library.folding import folded
 from witness.serve.library.passages import Passage
-from witness.serve.library.query import MOST_TERMS, parse
+from witness.serve.library.query import MOST_TERMS, folded, parse
 from witness.serve.library.search import MOST, Found, rows_of
 from witness.storage import cache, files
 
-VERSION = 5
-"""Of the tables and of what is in them; a database of another version is made again."""
+VERSION = 6
+"""Version of the tables and their content; a database of another version is built again."""
 SAME = 1 << 13
 """Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
 they fill the 63 bits of a row's number."""
@@ -41,9 +41,7 @@ PATIENCE = 10.0
 
 _TABLES = f"""
 CREATE TABLE transcripts (
-    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, size INTEGER, mtime_ns INTEGER, seconds REAL,
-    speakers TEXT, date REAL, state TEXT, why TEXT,
-    until REAL, tags TEXT, notes TEXT);
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, size INTEGER, mtime_ns INTEGER, entry BLOB);
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY, speaker TEXT, start REAL, finish REAL, words TEXT, begins BLOB);
 CREATE VIRTUAL TABLE found USING fts5(
@@ -67,7 +65,7 @@ class ListedNote:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """What the table of contents says of a JSON file."""
+    """A JSON file in the table of contents."""
 
     id: str
     size: int
@@ -80,20 +78,23 @@ class IndexEntry:
     """Seconds since 1970."""
     why: str | None = None
     until: float = 0.0
-    """Seconds: what was said before is corrected."""
+    """Seconds: a person has corrected the recording up to here."""
     tags: tuple[str, ...] = ()
     notes: tuple[ListedNote, ...] = ()
 
 
 class DamagedError(WitnessError):
-    """The index is damaged; it was removed, and is being made again."""
+    """The index is damaged; it was removed, and is being built again."""
+
+    def __init__(self) -> None:
+        super().__init__("the index of words was damaged and is being made again")
 
 
 class Index:
     """The database of a folder."""
 
     def __init__(self, path: Path) -> None:
-        """At `path`, whose folder is made for this user alone: it holds what people said. Raises OSError."""
+        """Make the folder of `path` for this user alone: it holds what people said. Raises OSError."""
         self.path = path
         self._entries: tuple[object, Sequence[IndexEntry]] = (None, ())
         self._names: tuple[object, Mapping[str, str]] = (None, {})
@@ -101,60 +102,51 @@ class Index:
 
     @classmethod
     def of(cls, folder: Path) -> Index:
-        """The index of the transcripts below an absolute folder, in the user's cache folder."""
+        """Return the index of the transcripts below an absolute folder, in the user's cache folder."""
         name = files.sha256(str(folder).encode("utf-8", "surrogateescape"))[:16]
         return cls(cache.cache_folder() / "serve" / f"{name}.sqlite")
 
-    def is_known(self, entry: str, size: int, mtime_ns: int) -> bool:
-        """Whether a file is in the index as it is."""
+    def is_current(self, id_: str, size: int, mtime_ns: int) -> bool:
+        """Tell whether the index has read this state of a file."""
         with self._open() as db:
-            row = db.execute("SELECT size, mtime_ns FROM transcripts WHERE id = ?", (entry,)).fetchone()
+            row = db.execute("SELECT size, mtime_ns FROM transcripts WHERE id = ?", (id_,)).fetchone()
         return bool(row == (size, mtime_ns))
 
     def entries(self) -> Sequence[IndexEntry]:
-        """Of all files that were read; the same object while nothing has changed."""
+        """Return all entries; the same object while nothing has changed."""
         now = self._state()
         before, entries = self._entries
         if before == now:
             return entries
         with self._open() as db:
-            rows = db.execute(
-                "SELECT id, size, mtime_ns, state, seconds, speakers, date, why, until, tags, notes "
-                "FROM transcripts"
-            ).fetchall()
-        entries = tuple(
-            IndexEntry(
-                *(id_, size, mtime, state, seconds, tuple(json.loads(speakers)), date, why, until),
-                tags=tuple(json.loads(tags)),
-                notes=tuple(ListedNote(**{**one, "codes": tuple(one["codes"])}) for one in json.loads(notes)),
-            )
-            for id_, size, mtime, state, seconds, speakers, date, why, until, tags, notes in rows
-        )
+            rows = db.execute("SELECT entry FROM transcripts").fetchall()
+        decoder = msgspec.json.Decoder(IndexEntry)
+        entries = tuple(decoder.decode(entry) for (entry,) in rows)
         if all(time.time_ns() - changed > TICK for _, changed, _ in now):
             self._entries = now, entries
         return entries
 
     def names(self) -> Mapping[str, str]:
-        """What all speakers are called, and the same without cases and spaces that tell nobody apart."""
+        """Return the names of all speakers, each with its form without cases and spaces."""
         entries = self.entries()
         before, names = self._names
         if before is not entries:
-            names = {name: _plain(name) for one in entries for name in one.speakers}
+            names = {name: _plain(name) for entry in entries for name in entry.speakers}
             self._names = entries, names
         return names
 
     def _state(self) -> tuple[tuple[int, int, int], ...]:
-        """Inode, time and size of the database and of what waits to be written into it."""
-        found = []
-        for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
+        """Return inode, time and size of the database and of its write-ahead log."""
+        states = []
+        for path in self._files[:2]:
             with suppress(OSError):
                 status = path.stat()
                 if status.st_size:
-                    found.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        return tuple(found)
+                    states.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(states)
 
-    def put(self, entry: IndexEntry, said: Iterable[Passage] = ()) -> None:
-        """Add a file, or replace what is known of it. Raises sqlite3.Error if it cannot be written."""
+    def put(self, entry: IndexEntry, passages: Iterable[Passage] = ()) -> None:
+        """Add a file, or replace its entry. Raises InputError, sqlite3.Error."""
         with self._open() as db, _transaction(db):
             row = db.execute(
                 "SELECT number, size, mtime_ns FROM transcripts WHERE id = ?", (entry.id,)
@@ -165,32 +157,30 @@ class Index:
                 _forget(db, row[0])
             number = _free_number(db, entry)
             db.execute(
-                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *(number, entry.id, entry.size, entry.mtime_ns, entry.seconds),
-                    *(json.dumps(entry.speakers), entry.date, entry.state, entry.why, entry.until),
-                    json.dumps(entry.tags),
-                    json.dumps([vars(one) for one in entry.notes]),
-                ),
+                "INSERT INTO transcripts VALUES (?, ?, ?, ?, ?)",
+                (number, entry.id, entry.size, entry.mtime_ns, msgspec.json.encode(entry)),
             )
-            add(db, number, said)
+            add(db, number, passages)
 
     def rename(self, before: str, now: str, size: int, mtime_ns: int) -> None:
-        """A file has another id, and what is said in it is the same."""
+        """Give a moved file its new id."""
         with self._open() as db, _transaction(db):
-            known = db.execute("SELECT 1 FROM transcripts WHERE id = ?", (now,)).fetchone()
-            if known is None:
+            if db.execute("SELECT 1 FROM transcripts WHERE id = ?", (now,)).fetchone():
+                return
+            row = db.execute("SELECT entry FROM transcripts WHERE id = ?", (before,)).fetchone()
+            if row is not None:
+                entry = {**msgspec.json.decode(row[0]), "id": now, "size": size, "mtime_ns": mtime_ns}
                 db.execute(
-                    "UPDATE transcripts SET id = ?, size = ?, mtime_ns = ? WHERE id = ?",
-                    (now, size, mtime_ns, before),
+                    "UPDATE transcripts SET id = ?, size = ?, mtime_ns = ?, entry = ? WHERE id = ?",
+                    (now, size, mtime_ns, msgspec.json.encode(entry), before),
                 )
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Remove files that are gone."""
+        """Remove deleted files."""
         with self._open() as db:
-            for one in ids:
+            for id_ in ids:
                 with _transaction(db):
-                    row = db.execute("SELECT number FROM transcripts WHERE id = ?", (one,)).fetchone()
+                    row = db.execute("SELECT number FROM transcripts WHERE id = ?", (id_,)).fetchone()
                     if row is not None:
                         _forget(db, row[0])
 
@@ -204,43 +194,42 @@ class Index:
         each: int = 3,
         within: str | None = None,
     ) -> Found:
-        """Where something was said, by anybody or who is called so; without words, all that they said.
+        """Search passages, of all speakers or of those with a name; without words, all their passages.
 
-        `offset` and `limit` count recordings, of each of which `each` passages are given; or passages of the
-        transcript `within`. Where nothing is found, words that are spelled nearly so are looked for.
-        Raises UsageError if the query cannot be.
+        `offset` and `limit` count recordings, with `each` passages of each; or passages of the transcript
+        `within`. Without any match, words with a similar spelling match. Raises UsageError for a bad query.
         """
-        wanted = parse(query)
-        speakers = [key(name) for name in self._called(speaker)] if speaker.strip() else []
-        if wanted.expression(speakers) is None:
+        parsed = parse(query)
+        speakers = [key(name) for name in self._matching_names(speaker)] if speaker.strip() else []
+        if parsed.expression(speakers) is None:
             return Found()
         with self._open() as db:
             rows = range(1 << 63)
             if within is not None:
                 number = db.execute("SELECT number FROM transcripts WHERE id = ?", (within,)).fetchone()
                 rows = rows_of(number[0]) if number else range(0)
-            part = search.Excerpt(rows, offset, limit, each, within is not None)
-            found = search.find(db, wanted, speakers, part)
-            return found if found.total else search.find(db, wanted, speakers, part, everything=True)
+            excerpt = search.Excerpt(rows, offset, limit, each, within is not None)
+            matches = search.find(db, parsed, speakers, excerpt)
+            return matches if matches.total else search.find(db, parsed, speakers, excerpt, everything=True)
 
-    def _called(self, speaker: str) -> list[str]:
-        """Names of those who are called so, or else of some of whose names this is a part; or just this."""
-        wanted, names = _plain(speaker), self.names()
-        if wanted in names.values():
+    def _matching_names(self, speaker: str) -> list[str]:
+        """Return the name if a speaker has it, or else the names that contain it; or just the name."""
+        plain, names = _plain(speaker), self.names()
+        if plain in names.values():
             return [speaker]
         parts = {" ".join(words) for words in folded(speaker)}
-        called = [
+        matches = [
             name
             for name in names
             if any(part and part in " ".join(words) for part in parts for words in folded(name))
         ]
-        return called[:MOST_TERMS] or [speaker]
+        return matches[:MOST_TERMS] or [speaker]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one request. Raises DamagedError, after removing what is damaged."""
-        self._make_folder()  # it may have been removed
-        self._make_way()
+        """Connect for one request. Raises DamagedError, after removing a damaged database."""
+        self._make_folder()  # a person may have removed it
+        self._move_aside()
         try:
             db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             try:
@@ -249,44 +238,45 @@ class Index:
             finally:
                 db.close()
         except sqlite3.DatabaseError as error:
-            # Those that say what else went wrong (locked, full, no permission) are of classes below it.
+            # Errors about another cause (locked, full, no permission) are of classes below it.
             if type(error) is not sqlite3.DatabaseError:
                 raise
             self.remove()
-            raise DamagedError("the index of words was damaged and is being made again") from error
+            raise DamagedError from error
 
     def _make_folder(self) -> None:
         self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
 
-    def _make_way(self) -> None:
-        """Move aside what lies in the place of the database and is no file: a folder, or a pipe."""
-        for place in self._places:
-            if os.path.lexists(place) and not place.is_file():
+    def _move_aside(self) -> None:
+        """Rename folders and pipes that have the name of the database or its logs."""
+        for path in self._files:
+            if os.path.lexists(path) and not path.is_file():
                 with suppress(FileNotFoundError):  # another server was faster
-                    place.rename(place.with_name(f"{place.name}.{secrets.token_hex(4)}.aside"))
+                    path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}.aside"))
 
     def remove(self) -> None:
         """Delete the database."""
-        for place in self._places:
+        for path in self._files:
             with suppress(OSError):
-                place.unlink()
+                path.unlink()
 
     @property
-    def _places(self) -> list[Path]:
+    def _files(self) -> list[Path]:
         return [self.path.with_name(f"{self.path.name}{ending}") for ending in ("", "-wal", "-shm")]
 
 
-def add(db: sqlite3.Connection, number: int, said: Iterable[Passage]) -> None:
+def add(db: sqlite3.Connection, number: int, passages: Iterable[Passage]) -> None:
     """Add the passages of a transcript with that number. Raises InputError if there are too many."""
     last = rows_of(number)[-1]
-    rows = [(last - place, one) for place, one in enumerate(said)][::-1]  # the index grows fastest so
+    # From the last to the first: the index grows fastest so.
+    rows = [(last - position, passage) for position, passage in enumerate(passages)][::-1]
     if len(rows) > MOST:
         raise InputError(f"it has more than {MOST} passages, and cannot be searched")
     db.executemany(
         "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)",
-        ((row, one.speaker, one.start, one.end, one.words, one.begins) for row, one in rows),
+        ((row, said.speaker, said.start, said.end, said.words, said.begins) for row, said in rows),
     )
-    compared = [(row, *one.spellings, key(one.speaker)) for row, one in rows]
+    compared = [(row, *said.spellings, key(said.speaker)) for row, said in rows]
     db.executemany("INSERT INTO found (rowid, words, spelled, speaker) VALUES (?, ?, ?, ?)", compared)
     db.executemany(
         "INSERT INTO vocabulary VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET said = said + excluded.said",
@@ -295,12 +285,11 @@ def add(db: sqlite3.Connection, number: int, said: Iterable[Passage]) -> None:
 
 
 def key(speaker: str) -> str:
-    """A speaker's name as one word, so that it is found as a whole and however it is written."""
+    """Return a speaker's name as one word, so that it matches as a whole and in any case."""
     return f"s{files.sha256(_plain(speaker).encode('utf-8', 'replace'))[:16]}"
 
 
 def _plain(name: str) -> str:
-    """Equal for names that are told apart by cases and spaces alone."""
     return " ".join(name.casefold().split())
 
 
@@ -309,7 +298,7 @@ def _vocabulary(compared: Iterable[tuple[int, str, str, str]]) -> Counter[str]:
 
 
 def _free_number(db: sqlite3.Connection, entry: IndexEntry) -> int:
-    """The number of a transcript: by its date, and among those of the same second by its id."""
+    """Return a number for a transcript: by its date, and within a second by its id."""
     second = min(max(0, int(entry.date or 0.0)), (1 << 33) - 2)
     number = second * SAME + int(entry.id[:8], 16) % SAME
     while db.execute("SELECT 1 FROM transcripts WHERE number = ?", (number,)).fetchone():
@@ -318,9 +307,9 @@ def _free_number(db: sqlite3.Connection, entry: IndexEntry) -> int:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    """Make the tables, if this version's are not there."""
+    """Make the tables of this version, unless they exist."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    db.execute("PRAGMA synchronous = NORMAL")  # it can be made again
+    db.execute("PRAGMA synchronous = NORMAL")  # after a power cut it is built again
     if version == VERSION:
         return
     if version:
@@ -334,19 +323,21 @@ def _prepare(db: sqlite3.Connection) -> None:
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
-    """Let others read while one writes. SQLite's own patience does not count where two ask for it at once."""
+    """Let others read while one writes. SQLite's own timeout fails if two ask for it at once."""
     until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        with suppress(sqlite3.OperationalError):
+    while True:
+        try:
             db.execute("PRAGMA journal_mode = WAL")
             return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
         time.sleep(0.01)
-    db.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
 def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing; nobody else writes meanwhile."""
+    """Write all or nothing, while no other server writes."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -358,20 +349,22 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 def _forget(db: sqlite3.Connection, number: int) -> None:
     """Remove a transcript."""
-    own = rows_of(number)
-    rows: Sequence[tuple[int, str, str]] = db.execute(
-        "SELECT number, words, speaker FROM passages WHERE number BETWEEN ? AND ?", (own[0], own[-1])
+    rows = rows_of(number)
+    passages: Sequence[tuple[int, str, str]] = db.execute(
+        "SELECT number, words, speaker FROM passages WHERE number BETWEEN ? AND ?", (rows[0], rows[-1])
     ).fetchall()
     compared = [
-        (row, *Passage(speaker, 0.0, 0.0, words, b"").spellings, key(speaker)) for row, words, speaker in rows
+        (row, *Passage(speaker, 0.0, 0.0, words, b"").spellings, key(speaker))
+        for row, words, speaker in passages
     ]
     db.executemany(
         "INSERT INTO found (found, rowid, words, spelled, speaker) VALUES ('delete', ?, ?, ?, ?)", compared
     )
-    gone = [(said, len(word), word) for word, said in _vocabulary(compared).items()]
-    db.executemany("UPDATE vocabulary SET said = said - ? WHERE size = ? AND word = ?", gone)
+    vocabulary = _vocabulary(compared)
+    counts = [(said, len(word), word) for word, said in vocabulary.items()]
+    db.executemany("UPDATE vocabulary SET said = said - ? WHERE size = ? AND word = ?", counts)
     db.executemany(
-        "DELETE FROM vocabulary WHERE said <= 0 AND size = ? AND word = ?", [place for _, *place in gone]
+        "DELETE FROM vocabulary WHERE said <= 0 AND size = ? AND word = ?", [c[1:] for c in counts]
     )
-    db.execute("DELETE FROM passages WHERE number BETWEEN ? AND ?", (own[0], own[-1]))
+    db.execute("DELETE FROM passages WHERE number BETWEEN ? AND ?", (rows[0], rows[-1]))
     db.execute("DELETE FROM transcripts WHERE number = ?", (number,))

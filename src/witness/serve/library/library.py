@@ -1,6 +1,6 @@
-"""Which transcripts lie below the folder, what is known of each, and where something was said.
+"""The transcripts below the folder: their state, search, and the rows that a list shows.
 
-No path ever comes from a request: an id is looked up among the files that were found.
+No path ever comes from a request: an id is looked up among the files below the folder.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from datetime import time as clock
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from witness.errors import OutputError, WitnessError
+from witness.errors import OutputError, UsageError, WitnessError
 from witness.formats.output_paths import names
 from witness.progress import SILENT, Reporter
 from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
+from witness.serve.library.query import Query, folded, parse, plain
 from witness.serve.library.reader import Reader
 from witness.storage import transaction
 from witness.work.folder import MANIFEST
 from witness.work.manifest import Manifest
 from witness.work.recordings import ENDINGS
 
-T = TypeVar("T")
-
 LOOK = 3.0
 """Seconds between two looks at the folder; more if a look takes long."""
 AGAIN = 30.0
-"""Seconds of reading after which the folder is looked at again, for what is newer."""
-MOST_ROWS = 1000
-"""Recordings or passages in one answer."""
-MOST_NAMED = 50
-"""Recordings that are called as what is looked for, in one answer."""
+"""Seconds of reading after which the library looks for newer files."""
+MOST_CHOICES = 1000
+"""Folders, tags or speakers to choose from."""
+STATES = ("working", "waiting", "failed", "canceled", "new", "in progress", "checked")
+"""States of recordings; those that need attention first."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class ListedFile:
 
     id: str
     path: Path
-    """Below the folder."""
+    """Relative to the folder."""
     size: int
     mtime_ns: int
 
@@ -57,91 +58,82 @@ class ListedRecording:
     id: str
     name: str
     folder: str
-    """Below the desk's; empty: in it."""
+    """Relative to the desk's; empty: the desk's own."""
     seconds: float | None = None
-    """None: not known, or not yet."""
     speakers: tuple[str, ...] = ()
     date: float | None = None
-    """When the recording was made or last changed, in seconds since 1970."""
+    """Seconds since 1970: the recording's own date, or that of its last change."""
     state: str = "new"
-    """"new", "in progress", "checked", "failed", "canceled", "working", "waiting"."""
     until: float = 0.0
-    """Seconds: what was said before is corrected."""
+    """Seconds: a person has corrected the recording up to here."""
     notes: tuple[ListedNote, ...] = ()
-    """Not in the answer: `routes.notes` gives them."""
+    """Not in the answer: `routes.notes` lists them."""
     why: str | None = None
-    """Why it failed."""
+    """Reason for the state "failed"."""
     tags: tuple[str, ...] = ()
     not_again: str | None = None
-    """Why it could not be transcribed again, which nobody has answered yet; the transcript is as it was."""
+    """Reason why another transcription failed, until a person dismisses it; the transcript is unchanged."""
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """What a manifest says."""
+    """The content of a manifest."""
 
     undone: Mapping[str, tuple[ListedRecording, str]] = field(default_factory=dict)
-    """What failed or was canceled, with the recording's path, by the ids that the transcripts would have."""
+    """Failed and canceled recordings, and their paths, by the ids that the transcripts would have."""
     not_again: Mapping[str, str] = field(default_factory=dict)
-    """Why some could not be transcribed again, by the ids of their transcripts."""
     sources: frozenset[str] = frozenset()
-    """The absolute paths of all its recordings."""
-
-
-STATES = ("working", "waiting", "failed", "canceled", "new", "in progress", "checked")
-"""Of recordings, in the order in which they want somebody's attention."""
+    """Absolute paths of all its recordings."""
 
 
 def id_of(path: Path) -> str:
-    """What a transcript is called in addresses; `path` is that of its JSON below the folder."""
+    """Return the id of a transcript; `path` is that of its JSON, relative to the folder."""
     return hashlib.sha256(os.fsencode(path.as_posix())).hexdigest()[:16]
 
 
 def is_json(name: str) -> bool:
-    """Whether a file may be a transcript."""
     return name.endswith(".json")
 
 
 def is_recording(name: str) -> bool:
-    """Whether a file is one that `witness batch` would take from a folder."""
+    """Tell whether `witness batch` would take a file from a folder."""
     return name.rpartition(".")[2].lower() in ENDINGS
 
 
 def walk(
-    folder: Path, wanted: Callable[[str], bool] = is_json, *, tidy: bool = False
+    folder: Path, accepts: Callable[[str], bool] = is_json, *, tidy: bool = False
 ) -> Iterator[ListedFile]:
-    """The regular files below a folder whose names are wanted, without hidden ones and what links lead to.
+    """Yield the regular files below a folder with accepted names; not hidden ones, nor behind links.
 
-    `tidy`: what a crash left half done in a folder is finished before, or removed.
+    `tidy`: finish or remove the half-done work of a crash in each folder before.
     """
     left = [""]
     while left:
         above = left.pop()
         try:
-            with os.scandir(folder / above) as found:
-                everything = list(found)
+            with os.scandir(folder / above) as scan:
+                everything = list(scan)
         except OSError:
-            continue  # it is gone, or closed to us
-        entries = sorted((one for one in everything if one.name[0] != "."), key=lambda one: one.name)
-        if tidy and any(transaction.is_left_over(Path(one)) for one in everything):
+            continue  # it was removed, or may not be read
+        if tidy and any(transaction.is_left_over(Path(entry)) for entry in everything):
             transaction.tidy([folder / above])
-        for one in entries:
-            path = f"{above}/{one.name}" if above else one.name
+        visible = (entry for entry in everything if entry.name[0] != ".")
+        for entry in sorted(visible, key=lambda entry: entry.name):
+            path = f"{above}/{entry.name}" if above else entry.name
             with suppress(OSError):
-                if one.is_dir(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False):
                     left.append(path)
-                elif wanted(one.name):
-                    status = one.stat(follow_symlinks=False)
+                elif accepts(entry.name):
+                    status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
-                        below = Path(path)
-                        yield ListedFile(id_of(below), below, status.st_size, status.st_mtime_ns)
+                        yield ListedFile(id_of(Path(path)), Path(path), status.st_size, status.st_mtime_ns)
 
 
 class Library:
     """The transcripts below a folder. All its methods may be called from any thread."""
 
     def __init__(self, folder: Path, index: Index | None = None) -> None:
-        """Raises OutputError if the index cannot be kept."""
+        """Open the index of a folder. Raises OutputError if it cannot be written."""
         self.folder = folder.resolve()
         try:
             self.index = index or Index.of(self.folder)
@@ -150,43 +142,42 @@ class Library:
                 f"{error.filename}: cannot be written ({error.strerror}); fix: free disk space, fix the "
                 "folder's permissions or set WITNESS_CACHE to another folder"
             ) from error
-        self._places: dict[str, ListedFile] = {}
+        self._files: dict[str, ListedFile] = {}
         self._undone: dict[str, ListedRecording] = {}
         self._not_again: dict[str, str] = {}
         self._moved: dict[str, str] = {}
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Reader()
-        self._known: tuple[tuple[object, ...] | None, dict[str, ListedRecording], int] = (None, {}, 0)
+        self._joined: tuple[tuple[object, ...] | None, dict[str, ListedRecording], int] = (None, {}, 0)
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
         self._looked = 0.0  # seconds that the latest look took
 
     def find(self, transcript: str) -> Path | None:
-        """The absolute path of the transcript with that id, wherever it was moved; None: there is none."""
-        while transcript not in self._places and transcript in self._moved:
+        """Return the absolute path of the transcript with an id, also after a move; None: it is gone."""
+        while transcript not in self._files and transcript in self._moved:
             transcript = self._moved[transcript]
-        place = self._places.get(transcript)
-        if place is None:
-            self.look()  # it may have been written a moment ago
-            place = self._places.get(transcript)
-        if place is None:
+        if transcript not in self._files:
+            self.look()  # it may be new
+        file = self._files.get(transcript)
+        if file is None:
             return None
-        path = self.folder / place.path
+        path = self.folder / file.path
         # A folder on the way may have become a link since.
         return path if path.resolve() == path and path.is_file() else None
 
     def recordings(self, states: Mapping[str, str] | None = None) -> tuple[list[ListedRecording], int]:
-        """All recordings, and how many of them need no more reading. `states` are those of the queue, by id.
+        """Return all recordings, with the queue's states by id, and the number that needs no more reading.
 
         Raises DamagedError, sqlite3.Error.
         """
-        source = self.index.entries(), self._places, self._undone
-        before, known, read = self._known
-        if before is None or any(one is not other for one, other in zip(before, source, strict=True)):
-            known, read = self._joined(*source)
-            self._known = source, known, read
-        rows = dict(known)
+        source = self.index.entries(), self._files, self._undone
+        before, joined, read = self._joined
+        if before is None or any(old is not new for old, new in zip(before, source, strict=True)):
+            joined, read = _join(*source)
+            self._joined = source, joined, read
+        rows = dict(joined)
         for id_, why in self._not_again.items():
             if id_ in rows:
                 rows[id_] = replace(rows[id_], not_again=why)
@@ -195,61 +186,43 @@ class Library:
                 rows[id_] = replace(rows[id_], state=state, why=None, not_again=None)
         return list(rows.values()), read
 
-    def _joined(
-        self,
-        entries: Sequence[IndexEntry],
-        places: Mapping[str, ListedFile],
-        undone: Mapping[str, ListedRecording],
-    ) -> tuple[dict[str, ListedRecording], int]:
-        """What is known of each recording, by its id, and how many need no more reading."""
-        known = {one.id: one for one in entries}
-        rows = {
-            one.id: self._row(one, known.get(one.id))
-            for one in places.values()
-            if one.id not in known or known[one.id].state != "other"
-        }
-        for one in undone.values():
-            if one.id not in rows or (rows[one.id].state == "new" and one.state == "failed"):
-                rows[one.id] = replace(rows.get(one.id, one), state=one.state, why=one.why)
-        return rows, sum(id_ in known or id_ not in places for id_ in rows)
-
     def row(self, recording: str) -> ListedRecording | None:
-        """The recording with that id, wherever it was moved; None: there is none. Raises as `recordings`."""
-        self.find(recording)  # it may have been written a moment ago
-        rows = {one.id: one for one in self.recordings()[0]}
+        """Return the recording with an id, also after a move; None: it is gone. Raises as `recordings`."""
+        self.find(recording)  # looks again if it may be new
+        rows = {row.id: row for row in self.recordings()[0]}
         while recording not in rows and recording in self._moved:
             recording = self._moved[recording]
         return rows.get(recording)
 
     def not_again(self, recording: str) -> str | None:
-        """Why it could not be transcribed again, until somebody has answered that."""
+        """Return the reason why another transcription failed, until a person dismisses it."""
         return self._not_again.get(recording)
 
     def path_of(self, row: ListedRecording) -> tuple[Path, Path | None]:
-        """Where the JSON of a row is or would be, and its recording, if that alone is there."""
+        """Return the path of a row's JSON, which may be missing, and that of an undone recording."""
         undone = [batch.undone.get(row.id) for _, batch in self._manifests.values()]
-        source = next((Path(found[1]) for found in undone if found is not None), None)
+        source = next((Path(entry[1]) for entry in undone if entry is not None), None)
         return self.folder / row.folder / f"{row.name}.json", source
 
     def is_read(self, path: Path) -> bool:
-        """Whether the index knows the transcript at `path` as it is now."""
+        """Tell whether the index has this state of the transcript at `path`."""
         try:
             status = path.stat()
         except OSError:
             return False
-        return self.index.is_known(id_of(path.relative_to(self.folder)), status.st_size, status.st_mtime_ns)
+        return self.index.is_current(id_of(path.relative_to(self.folder)), status.st_size, status.st_mtime_ns)
 
-    def moved(self, path: Path, place: Path, *, was_read: bool) -> str:
-        """Whoever asks for the transcript that was at `path` gets the one at `place`; returns its id.
+    def moved(self, path: Path, target: Path, *, was_read: bool) -> str:
+        """Let the id of `path` lead to the transcript at `target`; return its new id.
 
-        Unless it `was_read` just before, what the index has of it is older, or that it could not be read.
+        Unless it `was_read` just before the move, its entry in the index is old, and it is read again.
         """
-        before, now = (id_of(one.relative_to(self.folder)) for one in (path, place))
+        before, now = (id_of(moved.relative_to(self.folder)) for moved in (path, target))
         self._moved.pop(now, None)
         if before != now:
             self._moved[before] = now
             with suppress(OSError):
-                status = place.stat()
+                status = target.stat()
                 if was_read:
                     self.index.rename(before, now, status.st_size, status.st_mtime_ns)
                 else:
@@ -258,16 +231,11 @@ class Library:
         return now
 
     def untranscribed(self) -> tuple[Path, ...]:
-        """Recordings, below the folder, that no batch knows and that have no transcript beside them."""
+        """Return recordings without a transcript and outside of batches, relative to the folder."""
         return self._untranscribed
 
-    def name(self, transcript: str) -> str:
-        """What people call it; empty: it is gone."""
-        place = self._places.get(transcript)
-        return "" if place is None else place.path.name.removesuffix(".json")
-
     def changed(self) -> None:
-        """Have the folder looked at now."""
+        """Wake the thread that looks at the folder."""
         self._wake.set()
 
     @contextmanager
@@ -280,125 +248,228 @@ class Library:
         finally:
             self._end.set()
             self._wake.set()
-            self._reader.close()  # what it has not written is written the next time
+            self._reader.close()  # it reads the rest the next time
             thread.join(0.5)
 
     def update(self) -> bool:
-        """Look at the folder, and read what has changed since, the latest first.
+        """Look at the folder, and read the changed files, the latest first.
 
-        False: not all was read, because it is time to look again. Raises DamagedError, sqlite3.Error.
+        False: some are left, because it is time for another look. Raises DamagedError, sqlite3.Error.
         """
         self.look()
         looked = time.monotonic()
-        here = self._places
-        known = {one.id: (one.size, one.mtime_ns) for one in self.index.entries()}
-        self.index.drop(known.keys() - here.keys())
-        for place in sorted(here.values(), key=lambda one: -one.mtime_ns):
+        files = self._files
+        indexed = {entry.id: (entry.size, entry.mtime_ns) for entry in self.index.entries()}
+        self.index.drop(indexed.keys() - files.keys())
+        for file in sorted(files.values(), key=lambda file: -file.mtime_ns):
             if self._wake.is_set() or time.monotonic() - looked > AGAIN:
                 return False
-            if known.get(place.id) == (place.size, place.mtime_ns):
+            if indexed.get(file.id) == (file.size, file.mtime_ns):
                 continue
-            if self.index.is_known(place.id, place.size, place.mtime_ns):
+            if self.index.is_current(file.id, file.size, file.mtime_ns):
                 continue  # another server has read it meanwhile
-            entry = IndexEntry(place.id, place.size, place.mtime_ns, "other", date=place.mtime_ns / 1e9)
-            self._reader.take(self.index, self.folder / place.path, entry)
+            entry = IndexEntry(file.id, file.size, file.mtime_ns, "other", date=file.mtime_ns / 1e9)
+            self._reader.take(self.index, self.folder / file.path, entry)
         return True
 
     def _watch(self, reporter: Reporter) -> None:
-        told = ""
+        reported = ""
         while not self._end.is_set():
             self._wake.clear()
             try:
                 if not self.update():
                     continue
-                told = ""
+                reported = ""
             except DamagedError:
-                continue  # it is made again
+                continue  # the next round builds it again
             except (sqlite3.Error, OSError, WitnessError) as error:
                 line = f"{self.index.path}: cannot be written ({error}); search does not know all transcripts"
-                if line != told:
+                if line != reported:
                     reporter.note(line)
-                told = line
+                reported = line
             self._wake.wait(max(LOOK, 20 * self._looked))
 
     def look(self) -> None:
-        """Find out which files there are."""
+        """List the files below the folder."""
         with self._looking:
             begun = time.monotonic()
-            places: dict[str, ListedFile] = {}
+            files: dict[str, ListedFile] = {}
             manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
             recordings = []
-            for one in walk(
+            for file in walk(
                 self.folder,
                 lambda name: is_json(name) or name == MANIFEST or is_recording(name),
                 tidy=True,
             ):
-                if one.path.name == MANIFEST:
-                    before = self._manifests.get(one.path)
-                    manifests[one.path] = before if before and before[0] == one else (one, self._batch(one))
-                elif is_json(one.path.name):
-                    places[one.id] = one
+                if file.path.name == MANIFEST:
+                    before = self._manifests.get(file.path)
+                    unchanged = before is not None and before[0] == file
+                    manifests[file.path] = before if before and unchanged else (file, self._batch(file))
+                elif is_json(file.path.name):
+                    files[file.id] = file
                 else:
-                    recordings.append(one.path)
-            known = frozenset[str]().union(*(batch.sources for _, batch in manifests.values()))
+                    recordings.append(file.path)
+            batches = [batch for _, batch in manifests.values()]
+            sources = frozenset[str]().union(*(batch.sources for batch in batches))
             self._untranscribed = tuple(
                 path
                 for path in recordings
-                if (source := str(self.folder / path)) not in known
-                and not any(id_of(Path(f"{name}.json")) in places for name in names(str(path), source))
+                if (source := str(self.folder / path)) not in sources
+                and not any(id_of(Path(f"{name}.json")) in files for name in names(str(path), source))
             )
             self._looked = time.monotonic() - begun
-            if places != self._places:
-                self._places = places
+            if files != self._files:
+                self._files = files
             self._manifests = manifests
-            here = {str(self.folder / path) for path in recordings}
+            present = {str(self.folder / path) for path in recordings}
             undone = {
                 id_: row
-                for _, batch in manifests.values()
+                for batch in batches
                 for id_, (row, source) in batch.undone.items()
-                # To be rid of one, delete the recording; one elsewhere may only be out of reach.
-                if source in here or not Path(source).is_relative_to(self.folder)
+                # A person removes a row by deleting its recording; on another drive it may be out of reach.
+                if source in present or not Path(source).is_relative_to(self.folder)
             }
             if undone != self._undone:
                 self._undone = undone
-            self._not_again = {
-                id_: why for _, batch in manifests.values() for id_, why in batch.not_again.items()
-            }
+            self._not_again = {id_: why for batch in batches for id_, why in batch.not_again.items()}
 
-    def _batch(self, place: ListedFile) -> _Batch:
-        """What a manifest says."""
+    def _batch(self, file: ListedFile) -> _Batch:
+        """Read a manifest."""
         try:
-            manifest = Manifest(self.folder / place.path)
+            manifest = Manifest(self.folder / file.path)
         except OutputError:
             return _Batch()
-        found, not_again = {}, {}
+        undone, not_again = {}, {}
         for entry in manifest.entries.values():
-            path = place.path.parent / f"{entry.output}.json"
+            path = file.path.parent / f"{entry.output}.json"
             if entry.again and entry.state == "failed":
                 not_again[id_of(path)] = entry.why or ""
             elif entry.state in ("failed", "canceled") and not entry.again:
-                row = ListedRecording(id_of(path), Path(entry.output).name, _folder(path))
-                date = entry.mtime_ns / 1e9 or None
-                row = replace(row, seconds=entry.duration, date=date, state=entry.state, why=entry.why)
-                found[row.id] = row, entry.source
-        return _Batch(found, not_again, frozenset(manifest.sources))
+                row = ListedRecording(
+                    *(id_of(path), Path(entry.output).name, _folder(path), entry.duration),
+                    date=entry.mtime_ns / 1e9 or None,
+                    state=entry.state,
+                    why=entry.why,
+                )
+                undone[row.id] = row, entry.source
+        return _Batch(undone, not_again, frozenset(manifest.sources))
 
-    def _row(self, place: ListedFile, entry: IndexEntry | None) -> ListedRecording:
-        row = ListedRecording(place.id, place.path.name.removesuffix(".json"), _folder(place.path))
-        if entry is None:
-            return replace(row, date=place.mtime_ns / 1e9)
-        return replace(
-            row,
-            seconds=entry.seconds,
-            speakers=entry.speakers,
-            date=entry.date,
-            state=entry.state,
-            until=entry.until,
-            notes=entry.notes,
-            why=entry.why,
-            tags=entry.tags,
-        )
+
+def _join(
+    entries: Sequence[IndexEntry], files: Mapping[str, ListedFile], undone: Mapping[str, ListedRecording]
+) -> tuple[dict[str, ListedRecording], int]:
+    """Join files, index and manifests into rows, by id; return the number that needs no more reading, too."""
+    indexed = {entry.id: entry for entry in entries}
+    rows = {
+        file.id: _row(file, indexed.get(file.id))
+        for file in files.values()
+        if file.id not in indexed or indexed[file.id].state != "other"
+    }
+    for row in undone.values():
+        if row.id not in rows or (rows[row.id].state == "new" and row.state == "failed"):
+            rows[row.id] = replace(rows.get(row.id, row), state=row.state, why=row.why)
+    return rows, sum(id_ in indexed or id_ not in files for id_ in rows)
+
+
+def _row(file: ListedFile, entry: IndexEntry | None) -> ListedRecording:
+    row = ListedRecording(file.id, file.path.name.removesuffix(".json"), _folder(file.path))
+    if entry is None:
+        return replace(row, date=file.mtime_ns / 1e9)
+    shared = ("seconds", "speakers", "date", "state", "until", "notes", "why", "tags")
+    return replace(row, **{name: getattr(entry, name) for name in shared})
 
 
 def _folder(path: Path) -> str:
     return "" if path.parent == Path() else path.parent.as_posix()
+
+
+# --- the rows that a list shows ---
+
+
+SORTS: Mapping[str, Callable[[ListedRecording], Any]] = {
+    "name": lambda row: (plain(row.name), plain(row.folder)),
+    "folder": lambda row: (plain(row.folder), plain(row.name)),
+    "date": lambda row: row.date or 0.0,
+    "seconds": lambda row: row.seconds or 0.0,
+    "speakers": lambda row: (len(row.speakers), [name.casefold() for name in row.speakers]),
+    "state": lambda row: STATES.index(row.state),
+    "tag": lambda row: [plain(tag) for tag in row.tags] or ["\U0010ffff"],
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Filters of a list; empty ones match every recording."""
+
+    name: str = ""
+    """A query over the words of the name and of the folder's, and their beginnings."""
+    folder: str | None = None
+    """This folder, or one below; empty: the desk's own alone."""
+    state: str = ""
+    tag: str = ""
+    speaker: str = ""
+    since: str = ""
+    """The first day, as 2026-11-24."""
+    until: str = ""
+    """The last day."""
+
+    def select(self, rows: Iterable[ListedRecording]) -> list[ListedRecording]:
+        """Return the matching rows. Raises UsageError for a bad day or query."""
+        query = parse(self.name)
+        first, last = _begin(self.since), _begin(self.until, days=1)
+
+        def matches(row: ListedRecording) -> bool:
+            return (
+                (self.folder is None or _is_below(row.folder, self.folder))
+                and self.state in ("", row.state)
+                and (not self.tag or self.tag in row.tags)
+                and (not self.speaker or self.speaker in row.speakers)
+                and (first is None or (row.date or 0.0) >= first)
+                and (last is None or (row.date or 0.0) < last)
+                and (not self.name or has_name(row, query))
+            )
+
+        return [row for row in rows if matches(row)]
+
+
+def has_name(row: ListedRecording, query: Query) -> bool:
+    """Tell whether words in the name, or in the folder's, begin like the words of a query."""
+    begun = query.each(lambda term: replace(term, goes_on=True))
+    return bool(query.groups) and begun.matches(folded(f"{row.folder}/{row.name}"))
+
+
+def choices(rows: Iterable[ListedRecording]) -> dict[str, Sequence[str]]:
+    """Return the folders, tags, speakers and states of the rows."""
+    folders: set[str] = set()
+    tags: set[str] = set()
+    states: set[str] = set()
+    speakers: set[str] = set()
+    for row in rows:
+        folders.add(row.folder)
+        tags.update(row.tags)
+        states.add(row.state)
+        speakers.update(row.speakers)
+    for folder in list(folders):  # the folders above may hold no recording themselves
+        folders.update(folder[:position] for position, sign in enumerate(folder) if sign == "/")
+    named = {"folders": folders - {""}, "tags": tags, "speakers": speakers}
+    return {
+        **{
+            field: sorted(values, key=lambda name: (plain(name), name))[:MOST_CHOICES]
+            for field, values in named.items()
+        },
+        "states": [state for state in STATES if state in states],
+    }
+
+
+def _is_below(folder: str, above: str) -> bool:
+    return folder == above or bool(above and folder.startswith(f"{above}/"))
+
+
+def _begin(day: str, days: int = 0) -> float | None:
+    """Return the beginning of a day on this machine, or of a later one. Raises UsageError."""
+    if not day:
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(day) + timedelta(days), clock()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{day[:20]!r} is not a day; write it as 2026-11-24") from error

@@ -1,4 +1,4 @@
-"""What is found in the database of all words (`index`), by recording."""
+"""Search in the database of all words (`index`), by recording."""
 
 from __future__ import annotations
 
@@ -8,74 +8,74 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from witness.serve.library import near
 from witness.serve.library.passages import Passage, quotation
 from witness.serve.library.query import Query, Term
 
 MOST = 1 << 17
 """Passages of a transcript; a day has 30,000."""
 COUNTED = 10_000
-"""Passages that are counted at most; of more, only that there are more."""
+"""Passages that are counted; beyond, `Found.more` is set."""
 COUNTING = 0.1
-"""Seconds after which nothing more is counted."""
+"""Seconds after which the count ends."""
 NEAR = 8
-"""Words that are taken for one that is spelled nearly so; those that are said most."""
+"""Words that a misspelled one may stand for, the most frequent first."""
+SHORTEST = 4
+"""Letters of a word that others are near to; below, every word is."""
+LONG = 8
+"""Letters from which on two may be wrong."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage with what was looked for."""
+    """A passage with a match."""
 
     speaker: str
     start: float
     end: float
     pieces: tuple[str, ...]
-    """As `passages.Quotation` has them."""
+    """As in `passages.Quotation`."""
 
 
 @dataclass(frozen=True)
 class Hits:
-    """What was found in one recording."""
+    """The matches in one recording."""
 
     id: str
-    """Of the transcript."""
     total: int
     """Passages that were counted."""
     hits: list[Hit]
-    """The first of them, or those that were asked for."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found."""
+    """The result of a search."""
 
     total: int = 0
     """Passages that were counted."""
     more: bool = False
-    """Whether there are more."""
     recordings: int = 0
-    """In how many they are."""
     groups: Sequence[Hits] = ()
-    """By recording, those that were asked for, the latest first."""
+    """By recording, the latest first."""
     near: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Each word that was taken for others which are spelled nearly so, and those."""
+    """Misspelled words, and the words that they stand for."""
 
 
 def rows_of(number: int) -> range:
-    """The numbers of the passages of the transcript with that number."""
+    """Return the row numbers for the passages of the transcript with that number."""
     return range(number * MOST, (number + 1) * MOST)
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Which part of what is found is given."""
+    """The part of the matches to return."""
 
     rows: range
-    """Of the passages in which is searched."""
+    """Passages to search."""
     offset: int
     limit: int
-    """How many recordings, or passages if it is `flat`, are left out first, and how many are given."""
+    """Recordings, or passages if it is `flat`."""
     each: int
     """Passages of each recording, unless it is `flat`."""
     flat: bool = False
@@ -84,79 +84,46 @@ class Excerpt:
 def find(
     db: sqlite3.Connection, query: Query, speakers: Sequence[str], part: Excerpt, *, everything: bool = False
 ) -> Found:
-    """Where something was said by one of these speakers, or by anybody.
-
-    `everything`: words that are spelled nearly so will do, too, whether they are asked for or not.
-    """
-    meant, words = _with_near(db, query, everything)
-    if everything and not any(words.values()):
+    """Find passages of these speakers, or of all; `everything`: each word may be misspelled."""
+    corrected, similar = _with_similar_words(db, query, everything)
+    if everything and not any(similar.values()):
         return Found()
-    match = meant.expression(speakers)
-    found = _found(db, meant, match, part) if match else Found()
-    return replace(found, near={word: others for word, others in words.items() if others})
+    match = corrected.expression(speakers)
+    matches = _find(db, corrected, match, part) if match else Found()
+    return replace(matches, near={word: others for word, others in similar.items() if others})
 
 
-def _found(db: sqlite3.Connection, query: Query, match: str, part: Excerpt) -> Found:
-    rows, offset, limit, flat = part.rows, part.offset, part.limit, part.flat
+def _find(db: sqlite3.Connection, query: Query, match: str, part: Excerpt) -> Found:
     late = time.monotonic() + COUNTING
     groups: dict[int, list[int]] = {}
     count = 0
-    found = db.execute(
+    cursor = db.execute(
         "SELECT rowid FROM found WHERE found MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC",
-        (match, rows.start, rows.stop - 1),
+        (match, part.rows.start, part.rows.stop - 1),
     )
-    for (row,) in found:
+    for (row,) in cursor:
         groups.setdefault(row // MOST, []).append(row)
         count += 1
-        enough = (count if flat else len(groups)) > offset + limit
+        enough = (count if part.flat else len(groups)) > part.offset + part.limit
         if count > COUNTED or (enough and time.monotonic() > late):
             break
-    more = found.fetchone() is not None
-    if flat:
-        chosen = {number: own[offset : offset + limit] for number, own in groups.items()}
+    more = cursor.fetchone() is not None
+    window = slice(part.offset, part.offset + part.limit)
+    if part.flat:
+        chosen = {number: rows[window] for number, rows in groups.items()}
     else:
-        chosen = {number: groups[number][: part.each] for number in [*groups][offset : offset + limit]}
-    given = []
-    for number, own in chosen.items():
+        chosen = {number: groups[number][: part.each] for number in [*groups][window]}
+    results = []
+    for number, rows in chosen.items():
         id_ = db.execute("SELECT id FROM transcripts WHERE number = ?", (number,)).fetchone()
         if id_ is not None:  # else another server has just removed it
-            hits = [hit for row in own if (hit := _hit(db, row, query)) is not None]
-            given.append(Hits(id_[0], len(groups[number]), hits))
-    return Found(count, more, len(groups), given)
-
-
-def _with_near(
-    db: sqlite3.Connection, query: Query, everything: bool
-) -> tuple[Query, dict[str, Sequence[str]]]:
-    """The query with words near to those that ask for it, or to all, and which they are."""
-    words: dict[str, Sequence[str]] = {}
-
-    def change(term: Term) -> Term:
-        if (word := term.word) is None or not (term.near or everything):
-            return term
-        words[word] = _near(db, word)
-        return replace(term, spellings=(*term.spellings, *((one,) for one in words[word])))
-
-    return query.each(change), words
-
-
-def _near(db: sqlite3.Connection, word: str) -> list[str]:
-    """The words that are spelled nearly so, the nearest and most frequent first."""
-    limit = near.allowed(word)
-    rows = db.execute(
-        "SELECT word, said FROM vocabulary WHERE size BETWEEN ? AND ?",
-        (len(word) - limit, len(word) + limit),
-    ).fetchall()
-    if not limit or not rows:
-        return []
-    far = near.distances(word, [one for one, _ in rows], limit)
-    close = [(int(far[place]), *rows[place]) for place in np.flatnonzero((far > 0) & (far <= limit))]
-    found = sorted((distance, -said, one) for distance, one, said in close)
-    return [one for *_, one in found[:NEAR]]
+            hits = [hit for row in rows if (hit := _hit(db, row, query)) is not None]
+            results.append(Hits(id_[0], len(groups[number]), hits))
+    return Found(count, more, len(groups), results)
 
 
 def _hit(db: sqlite3.Connection, row: int, query: Query) -> Hit | None:
-    """The passage of a row, with the words around; None: another server has just removed it."""
+    """Return the passage of a row, with the words around; None: another server has just removed it."""
     around = {
         number: Passage(*rest)
         for number, *rest in db.execute(
@@ -167,6 +134,71 @@ def _hit(db: sqlite3.Connection, row: int, query: Query) -> Hit | None:
     }
     if row not in around:
         return None
-    before, after = (around[one].words if one in around else "" for one in (row + 1, row - 1))
+    before, after = (around[number].words if number in around else "" for number in (row + 1, row - 1))
     quoted = quotation(around[row], query, before, after)
     return Hit(around[row].speaker, quoted.start, quoted.end, quoted.pieces)
+
+
+# --- misspelled words ---
+
+
+def _with_similar_words(
+    db: sqlite3.Connection, query: Query, everything: bool
+) -> tuple[Query, dict[str, Sequence[str]]]:
+    """Add similar words to the terms that ask for them, or to all; and return the similar words."""
+    similar: dict[str, Sequence[str]] = {}
+
+    def add(term: Term) -> Term:
+        if (word := term.word) is None or not (term.near or everything):
+            return term
+        similar[word] = _similar_words(db, word)
+        return replace(term, spellings=(*term.spellings, *((other,) for other in similar[word])))
+
+    return query.each(add), similar
+
+
+def _similar_words(db: sqlite3.Connection, word: str) -> list[str]:
+    """Return similar words, the nearest and most frequent first."""
+    limit = 0 if len(word) < SHORTEST else 1 if len(word) < LONG else 2
+    rows = db.execute(
+        "SELECT word, said FROM vocabulary WHERE size BETWEEN ? AND ?",
+        (len(word) - limit, len(word) + limit),
+    ).fetchall()
+    if not limit or not rows:
+        return []
+    far = distances(word, [other for other, _ in rows], limit)
+    near = [(int(far[row]), *rows[row]) for row in np.flatnonzero((far > 0) & (far <= limit))]
+    ordered = sorted((distance, -said, other) for distance, other, said in near)
+    return [other for *_, other in ordered[:NEAR]]
+
+
+def distances(word: str, others: Sequence[str], most: int) -> npt.NDArray[np.int16]:
+    """(others,): the letters that are wrong, missing, too many, or swapped with their neighbor.
+
+    A distance above `most` is `most` + 1. Optimal string alignment, for all at once, in which only cells near
+    the diagonal can count: https://doi.org/10.1145/363958.363994. Not rapidfuzz, which would be one more
+    compiled dependency for these 25 lines.
+    """
+    lengths = np.array([len(other) for other in others], np.intp)
+    longest, beyond = int(lengths.max(initial=0)), most + 1
+    padded = "".join(other.ljust(longest, "\0") for other in others).encode("utf-32-le", "surrogatepass")
+    letters = np.ascontiguousarray(np.frombuffer(padded, np.uint32).reshape(len(others), longest).T)
+    small = np.int8 if beyond + 1 < 127 else np.int16  # the smaller, the faster
+    far = np.full((longest + 1, len(others)), beyond, small)
+    earlier = before = far.copy()
+    for column in range(min(most, longest) + 1):
+        before[column] = column
+    for row, letter in enumerate(word, start=1):
+        now = far.copy()
+        if row <= most:
+            now[0] = row
+        for column in range(max(1, row - most), min(longest, row + most) + 1):
+            same = letters[column - 1] == ord(letter)
+            cost = np.minimum(before[column], now[column - 1]) + small(1)
+            cost = np.minimum(cost, before[column - 1] + ~same)
+            if row > 1 and column > 1:
+                swapped = (letters[column - 2] == ord(letter)) & (letters[column - 1] == ord(word[row - 2]))
+                cost = np.where(swapped, np.minimum(cost, earlier[column - 2] + small(1)), cost)
+            now[column] = np.minimum(cost, small(beyond))
+        earlier, before = before, now
+    return before[lengths, np.arange(len(others))].astype(np.int16)

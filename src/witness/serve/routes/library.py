@@ -1,4 +1,4 @@
-"""All recordings: listed, searched, renamed, moved, sorted under tags, thrown away and had again."""
+"""All recordings: list, search, names, folders, tags and the trash."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from starlette.responses import JSONResponse, Response
 from witness.errors import ConflictError, UsageError
 from witness.serve.app_state import body_of, desk_of, respond
 from witness.serve.library.index import DamagedError
-from witness.serve.library.library import ListedRecording
+from witness.serve.library.library import SORTS, ListedRecording, Selection, choices, has_name
 from witness.serve.library.query import parse
-from witness.serve.library.selection import SORTS, Selection, choices, is_called
 from witness.serve.roles import Endpoint, Role
 from witness.serve.uploads import clean_stem
 from witness.text import printable
@@ -34,19 +33,18 @@ T = TypeVar("T")
 MOST_ROWS = 1000
 """Recordings or passages in one answer."""
 MOST_NAMED = 50
-"""Recordings that are called as what is looked for, in one answer."""
+"""Recordings whose name matches a search, in one answer."""
 MOST_TAGS = 50
 """Tags in one request."""
 DEEPEST = 8
-"""Folders in each other."""
+"""Nested folders."""
 GONE = "there is no such recording anymore; reload the page"
 
 
 def routes() -> list[Endpoint]:
-    """All below `/api/` that is about recordings which lie there already."""
     return [
-        Endpoint("GET", "/api/library", Role.READ, _listing),
-        Endpoint("GET", "/api/search", Role.READ, _search),
+        Endpoint("GET", "/api/library", Role.READ, list_recordings),
+        Endpoint("GET", "/api/search", Role.READ, search),
         Endpoint("POST", "/api/recordings/{id}/move", Role.WRITE, move),
         Endpoint("POST", "/api/recordings/{id}/tags", Role.WRITE, tag),
         Endpoint("POST", "/api/recordings/{id}/delete", Role.WRITE, throw),
@@ -56,88 +54,86 @@ def routes() -> list[Endpoint]:
     ]
 
 
-async def _listing(request: Request) -> Response:
-    """The recordings that are so, sorted, and what there is to choose from."""
-    desk = request.app.state.desk
-    given = request.query_params
-    sort, order = given.get("sort", "date"), given.get("order", "down")
+async def list_recordings(request: Request) -> Response:
+    """Return the matching recordings, sorted, and the choices for filters."""
+    desk, params = desk_of(request), request.query_params
+    sort, order = params.get("sort", "date"), params.get("order", "down")
     if sort not in SORTS or order not in ("up", "down"):
         raise HTTPException(400, f"sort is one of {', '.join(SORTS)}, and order is up or down")
-    wanted = Selection(**{name: given[name] for name in Selection.__dataclass_fields__ if name in given})
-    offset, limit = _slice(request, 100)
+    selection = Selection(**{name: params[name] for name in Selection.__dataclass_fields__ if name in params})
+    offset, limit = _window(request, 100)
     states = desk.queue.board.states() if desk.queue is not None else {}
 
-    def list_() -> dict[str, Any]:
+    def answer() -> dict[str, Any]:
         everything, indexed = desk.library.recordings(states)
-        rows = wanted.of(everything)
+        rows = selection.select(everything)
         rows.sort(key=SORTS["name"])
         rows.sort(key=SORTS[sort], reverse=order == "down")
-        found = [_json(vars(one)) for one in rows[offset : offset + limit]]
-        shown = {"total": len(rows), "all": len(everything), "recordings": found, "indexed": indexed}
-        return {**shown, "choices": choices(everything) if not offset else None}
+        return {
+            "total": len(rows),
+            "all": len(everything),
+            "recordings": [_json(vars(row)) for row in rows[offset : offset + limit]],
+            "indexed": indexed,
+            "choices": choices(everything) if not offset else None,
+        }
 
-    rest = len(desk.library.untranscribed())
-    return JSONResponse({**await run_in_threadpool(_asked, list_), "untranscribed": rest})
+    untranscribed = len(desk.library.untranscribed())
+    return JSONResponse({**await run_in_threadpool(_query, answer), "untranscribed": untranscribed})
 
 
-async def _search(request: Request) -> Response:
-    """Where something was said, by recording, and which recordings are called so."""
-    library = request.app.state.desk.library
+async def search(request: Request) -> Response:
+    """Return passages, by recording, and the recordings whose name matches."""
+    library = desk_of(request).library
     query, speaker = (request.query_params.get(name, "") for name in ("q", "speaker"))
     within = request.query_params.get("within")
-    offset, limit = _slice(request, 20 if within is None else 50)
+    offset, limit = _window(request, 20 if within is None else 50)
 
-    def search() -> dict[str, Any]:
-        found = library.index.search(query, speaker, offset=offset, limit=limit, within=within)
-        rows = {one.id: one for one in library.recordings()[0]}
+    def answer() -> dict[str, Any]:
+        matches = library.index.search(query, speaker, offset=offset, limit=limit, within=within)
+        rows = {row.id: row for row in library.recordings()[0]}
         groups = [
-            {**asdict(group), **_json(_heading(rows[group.id]))} for group in found.groups if group.id in rows
+            {**asdict(group), **_heading(rows[group.id])} for group in matches.groups if group.id in rows
         ]
-        wanted = parse(query)
-        named = [] if within or offset else [row for row in rows.values() if is_called(row, wanted)]
-        titles = {"named": [_json(_heading(one)) for one in named[:MOST_NAMED]], "named_total": len(named)}
-        return {**asdict(found), "groups": groups, **titles}
+        parsed = parse(query)
+        named = [] if within or offset else [row for row in rows.values() if has_name(row, parsed)]
+        headings = [_heading(row) for row in named[:MOST_NAMED]]
+        return {**asdict(matches), "groups": groups, "named": headings, "named_total": len(named)}
 
-    return JSONResponse(await run_in_threadpool(_asked, search))
+    return JSONResponse(await run_in_threadpool(_query, answer))
 
 
 def _heading(row: ListedRecording) -> dict[str, Any]:
-    return {"id": row.id, "name": row.name, "folder": row.folder, "date": row.date}
+    return _json({"id": row.id, "name": row.name, "folder": row.folder, "date": row.date})
 
 
-def _asked(work: Callable[[], T]) -> T:
-    """The result of `work`, which asks the index. Raises HTTPException where the index cannot answer."""
+def _query(work: Callable[[], T]) -> T:
+    """Return the result of work in the index. Raises HTTPException if the index cannot answer."""
     try:
         return work()
-    except DamagedError as error:
-        raise HTTPException(503, f"{error}; try again in a while", {"Retry-After": "5"}) from error
-    except sqlite3.OperationalError as error:
-        raise HTTPException(
-            503, f"the index cannot be used ({error}); try again", {"Retry-After": "5"}
-        ) from error
+    except (DamagedError, sqlite3.OperationalError) as error:
+        why = error if isinstance(error, DamagedError) else f"the index cannot be used ({error})"
+        raise HTTPException(503, f"{why}; try again in a while", {"Retry-After": "5"}) from error
 
 
-def _slice(request: Request, usual: int) -> tuple[int, int]:
-    """`offset` and `limit`. Raises HTTPException."""
-    given = [
-        request.query_params.get(name, usual) for name, usual in (("offset", "0"), ("limit", str(usual)))
-    ]
-    if not all(one.isascii() and one.isdigit() and len(one) < 10 for one in given):
+def _window(request: Request, usual: int) -> tuple[int, int]:
+    """Return `offset` and `limit`. Raises HTTPException."""
+    values = [request.query_params.get("offset", "0"), request.query_params.get("limit", str(usual))]
+    if not all(value.isascii() and value.isdigit() and len(value) < 10 for value in values):
         raise HTTPException(400, "offset and limit are whole numbers")
-    offset, limit = map(int, given)
-    return offset, min(limit, MOST_ROWS)
+    return int(values[0]), min(int(values[1]), MOST_ROWS)
 
 
 def _json(row: dict[str, Any]) -> dict[str, Any]:
-    """With names of files that UTF-8 can write, and the date as JSON has it."""
-    told = {
-        name: printable(value) if name in ("name", "folder", "why", "not_again") and value else value
+    """Return a row for JSON: names of files in characters of UTF-8, and the date as text."""
+    texts = ("name", "folder", "why", "not_again")
+    shown = {
+        name: printable(value) if name in texts and value else value
         for name, value in row.items()
         if name != "notes"
     }
     if row.get("date") is not None:
-        told["date"] = datetime.fromtimestamp(row["date"], timezone.utc).isoformat(timespec="seconds")
-    return told
+        shown["date"] = datetime.fromtimestamp(row["date"], timezone.utc).isoformat(timespec="seconds")
+    return shown
 
 
 # --- changes ---
@@ -164,12 +160,12 @@ class Ids(Struct):
 
 
 async def move(request: Request) -> Response:
-    """Give it another name, or another folder below the desk's."""
+    """Rename a recording, or move it to another folder."""
     body = await body_of(request, Target)
 
-    def moved() -> dict[str, Any]:
+    def answer() -> dict[str, Any]:
         desk, row = desk_of(request), _row(request)
-        target = _place(desk.folder, body.name, body.folder)
+        target = _target(desk.folder, body)
         path, source = desk.library.path_of(row)
         was_read = desk.library.is_read(path)
         if target != path:
@@ -180,11 +176,11 @@ async def move(request: Request) -> Response:
         id_ = desk.library.moved(path, target, was_read=was_read)
         return _json({"id": id_, **_named(desk.folder, target)})
 
-    return JSONResponse(await run_in_threadpool(moved))
+    return JSONResponse(await run_in_threadpool(answer))
 
 
 async def tag(request: Request) -> Response:
-    """Sort it under some tags more, and some less."""
+    """Change the tags of a recording."""
     body = await body_of(request, ChangedTags)
     if len(body.add) + len(body.remove) > MOST_TAGS:
         raise HTTPException(400, f"add and remove have at most {MOST_TAGS} tags")
@@ -196,7 +192,7 @@ async def tag(request: Request) -> Response:
 
 
 def throw(request: Request) -> Response:
-    """Put it into the trash, with all that belongs to it."""
+    """Move a recording with all its files into the trash."""
     desk = desk_of(request)
     path, source = desk.library.path_of(_row(request))
     thrown = desk.editor.call(trash.throw, path, desk.folder, source)
@@ -208,14 +204,17 @@ def throw(request: Request) -> Response:
 
 
 def list_trash(request: Request) -> Response:
-    """All that was thrown away, the latest first."""
-    found = trash.in_trash(desk_of(request).folder)
-    rows = [{"id": one.id, "name": one.name, "folder": one.folder, "date": one.at} for one in found]
-    return JSONResponse({"trash": list(map(_json, rows))})
+    """List the trash, the latest first."""
+    thrown = trash.in_trash(desk_of(request).folder)
+    rows = [
+        _json({"id": entry.id, "name": entry.name, "folder": entry.folder, "date": entry.at})
+        for entry in thrown
+    ]
+    return JSONResponse({"trash": rows})
 
 
 def restore(request: Request) -> Response:
-    """Put it back where it was."""
+    """Move a recording from the trash back to its folder."""
     desk = desk_of(request)
     path = desk.editor.call(trash.restore, desk.folder, request.path_params["id"])
     desk.library.look()
@@ -223,34 +222,33 @@ def restore(request: Request) -> Response:
 
 
 async def empty(request: Request) -> Response:
-    """Delete for good what somebody has seen in the trash."""
+    """Delete these recordings in the trash for good."""
     body = await body_of(request, Ids)
     count = await run_in_threadpool(trash.empty, desk_of(request).folder, body.ids)
     return JSONResponse({"deleted": count})
 
 
-def _place(root: Path, name: str, folder: str) -> Path:
-    """Where the JSON of a recording is to be that somebody calls so. Raises UsageError."""
-    stem = clean_stem(name)
+def _target(root: Path, body: Target) -> Path:
+    """Return the path of the JSON of a recording with this name and folder. Raises UsageError."""
+    stem = clean_stem(body.name)
     if not stem or stem.casefold().endswith(INNER):
-        raise UsageError(f"{name[:80]!r} cannot be the name of a recording; choose another one")
-    given = [part for part in re.split(r"[/\\]", folder) if part.strip()]
-    parts = list(map(clean_stem, given))
-    place = root.joinpath(*parts, f"{stem}.json")
-    if not all(parts) or len(parts) > DEEPEST or not place.parent.resolve().is_relative_to(root):
-        raise UsageError(f"{folder[:80]!r} cannot be the name of a folder; choose another one")
-    return place
+        raise UsageError(f"{body.name[:80]!r} cannot be the name of a recording; choose another one")
+    parts = [clean_stem(part) for part in re.split(r"[/\\]", body.folder) if part.strip()]
+    path = root.joinpath(*parts, f"{stem}.json")
+    if not all(parts) or len(parts) > DEEPEST or not path.parent.resolve().is_relative_to(root):
+        raise UsageError(f"{body.folder[:80]!r} cannot be the name of a folder; choose another one")
+    return path
 
 
-def _named(root: Path, place: Path) -> dict[str, str]:
-    folder = place.parent.relative_to(root).as_posix()
-    return {"name": place.name.removesuffix(".json"), "folder": "" if folder == "." else folder}
+def _named(root: Path, path: Path) -> dict[str, str]:
+    folder = path.parent.relative_to(root).as_posix()
+    return {"name": path.name.removesuffix(".json"), "folder": "" if folder == "." else folder}
 
 
 def _row(request: Request) -> ListedRecording:
-    """The recording that a request is about, unless it is being worked on. Raises HTTPException."""
+    """Return the recording in the address. Raises HTTPException, ConflictError."""
     desk = desk_of(request)
-    row = _asked(lambda: desk.library.row(request.path_params["id"]))
+    row = _query(lambda: desk.library.row(request.path_params["id"]))
     if row is None:
         raise HTTPException(404, GONE)
     if desk.queue is not None and row.id in desk.queue.board.states():

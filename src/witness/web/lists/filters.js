@@ -21,7 +21,7 @@ function read() {
   $("filters").dispatchEvent(new Event("chosen"));
 }
 
-/** What there is to choose from. @param {Record<string, string[]>} choices by kind, as serve/library/selection.py has them */
+/** What there is to choose from. @param {Record<string, string[]>} choices by kind, as serve/library/library.py has them */
 export function showChoices({ folders, tags, states, speakers }) {
   options($("by-folder"), "All folders", folders);
   options($("by-state"), "Any state", states);
