@@ -28,7 +28,7 @@ def middles(heard):
 @pytest.mark.parametrize(("level", "expected"), [(-28.0, True), (-32.0, False)])
 def test_what_is_further_below_the_loud_parts_is_not_heard(level, expected):
     voice, fainter = noise(20, 0.1), noise(40, 0.1 * 10 ** (level / 20), 1)
-    heard = loudness.heard(np.concatenate([voice, fainter]), 30.0)
+    heard = loudness.is_loud(np.concatenate([voice, fainter]), 30.0)
     middle = middles(heard)
     assert heard[middle < 20].all()
     assert (heard[(middle > 20.5) & (middle < 59.5)] == expected).all()
@@ -39,7 +39,7 @@ def test_what_is_seldom_loud_makes_nothing_faint():
     voices, bursts = noise(60, 1e-3), noise(3, 0.2, 1)
     for second in (5, 25, 45):
         voices[second * SAMPLE_RATE : (second + 1) * SAMPLE_RATE] += bursts[:SAMPLE_RATE]
-    assert loudness.heard(voices, 30.0).all()
+    assert loudness.is_loud(voices, 30.0).all()
 
 
 def test_it_is_the_same_however_it_is_computed(conversation):
@@ -47,23 +47,23 @@ def test_it_is_the_same_however_it_is_computed(conversation):
     spool = Spool()
     spool.append(long)
     with on_cores(2) as mapper:
-        found = loudness.heard(spool, 40.0, mapper=mapper)
-    np.testing.assert_array_equal(found, loudness.heard(long, 40.0))
+        found = loudness.is_loud(spool, 40.0, mapper=mapper)
+    np.testing.assert_array_equal(found, loudness.is_loud(long, 40.0))
     # Minutes are worked on by themselves, and yet no frame at their ends differs.
-    minute = loudness.heard(conversation, 40.0)
+    minute = loudness.is_loud(conversation, 40.0)
     np.testing.assert_array_equal(found[1000:2000], minute[1000:2000])
 
 
 @pytest.mark.parametrize("samples", [0, 1, 100, 1601])
 def test_a_recording_may_be_as_short_as_it_likes(samples):
-    assert loudness.heard(noise(samples / SAMPLE_RATE, 0.1), 40.0).shape == (-(-samples // 270),)
+    assert loudness.is_loud(noise(samples / SAMPLE_RATE, 0.1), 40.0).shape == (-(-samples // 270),)
 
 
 def test_half_a_second_around_a_frame_decides():
     window = noise(10, 1e-4)
     window[5 * SAMPLE_RATE : 7 * SAMPLE_RATE] = noise(2, 0.1, 1)
     window[8 * SAMPLE_RATE : 8 * SAMPLE_RATE + 1600] = noise(0.1, 0.1, 2)
-    heard = loudness.heard(window, 40.0)
+    heard = loudness.is_loud(window, 40.0)
     middle = middles(heard)
     assert heard[(middle > 4.9) & (middle < 7.1)].all()
     assert heard[(middle > 7.9) & (middle < 8.2)].all()  # a syllable is no less loud for being alone
@@ -75,7 +75,7 @@ def test_neither_a_rumble_nor_a_hum_nor_a_whistle_is_loud(hertz, level):
     time = np.arange(40 * SAMPLE_RATE) / SAMPLE_RATE
     voice = noise(40, 0.01) * (time < 20)
     tone = (time > 22) * level * np.sin(2 * np.pi * hertz * time)  # 3 to 37 dB louder; broken off at the end
-    heard = loudness.heard((voice + tone).astype(np.float32), 30.0)
+    heard = loudness.is_loud((voice + tone).astype(np.float32), 30.0)
     middle = middles(heard)
     assert heard[middle < 20].all()
     assert not heard[(middle > 22.5) & (middle < 39.4)].any()
@@ -102,4 +102,4 @@ def test_nobody_is_active_where_it_is_too_faint(conversation):
 
 def test_in_silence_nobody_is_loud_enough():
     silence = np.zeros(WINDOW_SAMPLES, np.float32)
-    assert not loudness.heard(silence, 40.0).any()
+    assert not loudness.is_loud(silence, 40.0).any()

@@ -50,7 +50,7 @@ def enroll_command(
     wanted = Options(models=models, whisper="none", channels=Channels.MIX, offline=offline)
     folder = Path(known)
     if name is not None:
-        voices.place(voices.check_name(name), folder)  # refused before the work
+        voices.path_of(voices.check_name(name), folder)  # refused before the work
     with options.progress(quiet) as reporter:
         engine = Engine(wanted, progress=reporter.progress, note=reporter.note)
         made = (

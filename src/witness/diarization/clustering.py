@@ -1,7 +1,7 @@
-"""Voice vectors -> which of them are one speaker, over the whole recording.
+"""Voice vectors -> speakers of the whole recording.
 
-How many people there are is decided by a vote: half of the recording is drawn again and again, clustered, and
-cut at several thresholds. Who is who is then decided once, over the whole. What was measured, and what lost:
+A vote decides how many people there are: half of the recording is drawn again and again, clustered, and cut
+at several thresholds. One tree of the whole recording then assigns the vectors. The measurements behind it:
 docs/decisions/2026-11-23-one-rule.md.
 """
 
@@ -47,7 +47,7 @@ Tree = Linkage | Literal["balanced"]
 
 @dataclass(frozen=True)
 class SpeakerBounds:
-    """How many speakers there may be; equal bounds give exactly that many if there are enough vectors.
+    """Limits for the number of speakers; equal bounds give exactly that many if there are enough vectors.
 
     Raises UsageError if no number satisfies them.
     """
@@ -76,7 +76,7 @@ class SpeakerBounds:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Who is who, and how sure their number is."""
+    """The speaker of each local speaker, and how sure their number is."""
 
     labels: Int
     """(windows, 3): 0, 1, ... without a gap; NOBODY without a vector."""
@@ -238,9 +238,13 @@ def _tree(groups: _Groups, linkage: Tree) -> _Tree:
     names = np.arange(count)
 
     def costs_of(rows: Int) -> Float64:
-        """(rows, clusters): what it costs to merge them, as a squared distance."""
-        squared, own = distances[rows], sizes[rows, None]
-        return squared * (own * sizes / (own + sizes)) ** BALANCE if linkage == "balanced" else squared
+        """Return the (rows, clusters) costs of merging, as squared distances."""
+        squared, row_sizes = distances[rows], sizes[rows, None]
+        return (
+            squared * (row_sizes * sizes / (row_sizes + sizes)) ** BALANCE
+            if linkage == "balanced"
+            else squared
+        )
 
     def nearest(rows: Int) -> tuple[Int, Float64]:
         costs = costs_of(rows)
@@ -279,10 +283,10 @@ def _tree(groups: _Groups, linkage: Tree) -> _Tree:
 
 
 def _draws(windows: int, stretch: int) -> Bool:
-    """(DRAWS, windows): which windows each draw has: half of all stretches of so many windows, rounded up.
+    """(DRAWS, windows): the windows of each draw: half of all stretches of so many windows, rounded up.
 
-    Number n has those stretches i for which the fraction of i n GOLDEN is smallest. That spreads them evenly,
-    and any machine draws the same.
+    Draw n takes the stretches i with the smallest fractions of i n GOLDEN. That spreads them evenly, and
+    every machine draws the same.
     """
     stretches = -(-windows // stretch)
     places = np.outer(np.arange(1, DRAWS + 1), np.arange(1, stretches + 1)) * GOLDEN % 1
@@ -293,7 +297,7 @@ def _draws(windows: int, stretch: int) -> Bool:
 
 
 def _vote(groups: _Groups, windows: Int, draws: Bool, rule: Rule, bounds: SpeakerBounds) -> Count:
-    """How many speakers most draws have; of numbers with equally many votes the smallest.
+    """Return the number of speakers that most draws have; of equally frequent numbers the smallest.
 
     `windows` is the window of each vector, `draws` is (draws, all windows). Each draw is clustered by the
     linkage of `rule` and cut at each of THRESHOLDS times its threshold. A number that `bounds` exclude gets
@@ -305,7 +309,7 @@ def _vote(groups: _Groups, windows: Int, draws: Bool, rule: Rule, bounds: Speake
     half = replace(rule, smallest=max(1, round(rule.smallest / 2)))
     # Of a short recording there are few different draws.
     different, times = np.unique(draws[:, windows], axis=0, return_counts=True)
-    for drawn, many in zip(different, times, strict=True):
+    for drawn, repeats in zip(different, times, strict=True):
         weights = np.bincount(groups.of, drawn, len(groups)).astype(np.float64)
         places = np.flatnonzero(weights)
         if not len(places):
@@ -313,14 +317,15 @@ def _vote(groups: _Groups, windows: Int, draws: Bool, rule: Rule, bounds: Speake
         tree = _tree(_Groups(groups.points[places], weights[places], places), rule.linkage)
         counts = tree.large(_least(half, weights.sum()))
         cuts = np.searchsorted(tree.heights, THRESHOLDS * rule.threshold, side="right")
-        np.add.at(votes, np.maximum(counts[cuts], 1), many)
+        np.add.at(votes, np.maximum(counts[cuts], 1), repeats)
     allowed = np.array([number in bounds for number in range(len(votes))])
     if not (votes * allowed).any():
         number = max(int(votes.argmax()), bounds.least)
         return Count(number if bounds.most is None else min(number, bounds.most))
     order = np.argsort(-(votes * allowed), kind="stable")
-    found, other = (int(number) for number in order[:2])
-    return Count(found, other if (votes * allowed)[other] else None, float(votes[found] / votes.sum()))
+    winner, second = (int(number) for number in order[:2])
+    runner_up = second if (votes * allowed)[second] else None
+    return Count(winner, runner_up, float(votes[winner] / votes.sum()))
 
 
 def _least(rule: Rule, vectors: float) -> int:

@@ -1,9 +1,9 @@
-"""Strangers to compare with: what a cosine of two voices is worth, whatever the voice model and the line.
+"""Voices of strangers that give the cosine of two voices its meaning, for any voice model and line.
 
-How alike two people sound differs from model to model, and on one telephone line everybody sounds more
-alike. So a cosine is compared with those that either voice has with strangers, whose speech the package
-brings: adaptive symmetric score normalization (AS-norm, Matejka et al., "Analysis of Score Normalization in
-Multilingual Speaker Recognition", Interspeech 2017). How well it does: docs/benchmarks.md, "Known people".
+The likeness of two people differs from model to model, and on one telephone line all people sound more alike.
+So a cosine is compared with those of both voices with strangers, whose speech the package brings: adaptive
+symmetric score normalization (AS-norm, Matejka et al., "Analysis of Score Normalization in Multilingual
+Speaker Recognition", Interspeech 2017). Its accuracy: docs/benchmarks.md, "Known people".
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class Cohort:
     vectors: Float64
     """(VOICES, dims), of length 1."""
 
-    def scores(self, some: Float64, others: Float64) -> Float64:
-        """(some, others): how much more alike two voices are than either is to strangers.
+    def scores(self, voices: Float64, others: Float64) -> Float64:
+        """(voices, others): the likeness of two voices beyond that of either to strangers.
 
         The voices are (n, dims), of length 1. In standard deviations of the cosines with the NEAREST
         strangers, the mean of both sides.
         """
-        alike = some @ others.T
-        (mean, spread), (other_mean, other_spread) = self._strangers(some), self._strangers(others)
-        from_some = (alike - mean[:, None]) / spread[:, None]
-        scores: Float64 = (from_some + (alike - other_mean) / other_spread) / 2
+        alike = voices @ others.T
+        (mean, spread), (other_mean, other_spread) = self._strangers(voices), self._strangers(others)
+        from_voices = (alike - mean[:, None]) / spread[:, None]
+        scores: Float64 = (from_voices + (alike - other_mean) / other_spread) / 2
         return scores
 
-    def score(self, one: Float64, other: Float64) -> float:
+    def score(self, voice: Float64, other: Float64) -> float:
         """`scores` of two voices, (dims,) each."""
-        return float(self.scores(one[None], other[None])[0, 0])
+        return float(self.scores(voice[None], other[None])[0, 0])
 
     def _strangers(self, voices: Float64) -> tuple[Float64, Float64]:
         """(n,) each: mean and deviation of the cosines of voices (n, dims) with their NEAREST strangers."""
@@ -117,9 +117,9 @@ def _embedded(model: AnyVoiceModel) -> Float64:
     band = butter(6, BAND, "bandpass", fs=SAMPLE_RATE, output="sos")
     hiss = np.random.default_rng(0).normal(0.0, HISS, CLIP)
     vectors = []
-    for place in range(VOICES):
-        clip = speech[place * CLIP : (place + 1) * CLIP]
-        if place // 2 % 2:
+    for number in range(VOICES):
+        clip = speech[number * CLIP : (number + 1) * CLIP]
+        if number // 2 % 2:
             clip = (sosfilt(band, clip) + hiss).astype(np.float32)
         vectors.append(voice_model.embed(clip, [alone], model)[0, 0])
     unit = np.stack(vectors).astype(np.float64)

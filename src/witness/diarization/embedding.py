@@ -43,7 +43,7 @@ TRUNK_SAMPLES = STRIDE * HOP  # from one trunk frame to the next: 1280, 0.08 s
 WINDOW_FRAMES = 125  # trunk frames in a window of 10 s
 FAST_CONTEXT = 1  # trunk frames that a fast run adds around clean speech, of pauses and of overlap
 BLOCK = 330
-"""Trunk frames in one call: 26.4 s, of which 24 s are new.
+"""Trunk frames in one call: 26.4 s, 24 s of them new.
 
 One size for all calls, because a GPU compiles a graph for each size. Why 330:
 docs/decisions/2026-11-22-constants.md.
@@ -103,23 +103,23 @@ class _Open:
     """(open,) in trunk frames; windows 1 s apart are 12.5 apart."""
     masks: Bool = field(default_factory=lambda: np.zeros((0, FRAMES, LOCAL_SPEAKERS), np.bool_))
     """(open, 589, 3): `clean_masks`."""
-    wanted: Bool = field(default_factory=lambda: np.zeros((0, LOCAL_SPEAKERS), np.bool_))
-    """(open, 3): whether a local speaker is active long enough for a vector."""
+    enough_speech: Bool = field(default_factory=lambda: np.zeros((0, LOCAL_SPEAKERS), np.bool_))
+    """(open, 3): true where a local speaker is active long enough for a vector."""
 
     def add(self, piece: Segmentation) -> None:
         masks = clean_masks(piece.active)
-        wanted = masks.sum(axis=1) >= MIN_ACTIVE
-        voiced = wanted.any(axis=1)
+        enough_speech = masks.sum(axis=1) >= MIN_ACTIVE
+        voiced = enough_speech.any(axis=1)
         self.rows = np.concatenate([self.rows, self.seen + np.flatnonzero(voiced)])
         self.starts = np.concatenate([self.starts, piece.starts[voiced] / TRUNK_SAMPLES])
         self.masks = np.concatenate([self.masks, masks[voiced]])
-        self.wanted = np.concatenate([self.wanted, wanted[voiced]])
+        self.enough_speech = np.concatenate([self.enough_speech, enough_speech[voiced]])
         self.seen += len(masks)
 
     def close(self, complete: Bool) -> None:
         """Drop the windows in the (open,) mask."""
         self.rows, self.starts = self.rows[~complete], self.starts[~complete]
-        self.masks, self.wanted = self.masks[~complete], self.wanted[~complete]
+        self.masks, self.enough_speech = self.masks[~complete], self.enough_speech[~complete]
 
     def weights(self, chosen: Bool, frames: Int) -> Float64:
         """(voices, frames): 1.0 where a trunk frame lies under the mask of a voice of the chosen windows."""
@@ -128,10 +128,10 @@ class _Open:
         valid = (inside >= 0) & (index < FRAMES)
         windows = np.flatnonzero(chosen)[:, None]
         weights = self.masks[windows, np.where(valid, index, 0)] & valid[:, :, None]
-        return weights.transpose(0, 2, 1)[self.wanted[chosen]].astype(np.float64)
+        return weights.transpose(0, 2, 1)[self.enough_speech[chosen]].astype(np.float64)
 
     def any_voice(self, frames: Int) -> Bool:
-        """(frames,): whether a trunk frame lies under any mask."""
+        """(frames,): true where a trunk frame lies under any mask."""
         near = (self.starts <= frames[-1]) & (self.starts + WINDOW_FRAMES > frames[0])
         return np.asarray(self.weights(near, frames).any(axis=0), np.bool_)
 
@@ -151,8 +151,8 @@ def embed(
     MIN_CLEAN frames without. The trunk runs over the frames under a mask and `context` frames around them;
     with fewer than CONTEXT, its output is not that of one pass over the whole.
 
-    `windows` are drawn as they are needed: a block runs as soon as all windows that touch it are segmented.
-    What is pooled together follows from the blocks alone, so the result does not depend on `mapper`. Progress
+    `windows` are drawn when needed: a block runs as soon as all windows that touch it are segmented. The
+    blocks alone decide which frames are pooled together, so the result does not depend on `mapper`. Progress
     is ("embedding", trunk frames, trunk frames of the recording).
     """
     total = -(-frame_count(len(samples)) // STRIDE)
@@ -187,7 +187,7 @@ def embed(
         enough = weights.sum(axis=1) >= 2  # a deviation needs two; at the very end there may be fewer
         if enough.any():
             result = model.head(embedding_cut.pool(frames, weights[enough]))
-            places = np.argwhere(voices.wanted[complete])[enough]
+            places = np.argwhere(voices.enough_speech[complete])[enough]
             pooled.append((voices.rows[complete][places[:, 0]], places[:, 1], result))
         voices.close(complete)
         needed = numbers >= voices.starts.min(initial=reached)

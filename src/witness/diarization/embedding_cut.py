@@ -90,8 +90,8 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
     """The trunk and the head of `model` as serialized ONNX models.
 
     Raises NotInBlocksError if it takes samples or has no statistics pooling, if the parts do not give the
-    vectors of the whole, or if what they give for a stretch of speech depends on what is far from it; other
-    ModelErrors if it is of no use at all.
+    vectors of the whole, or if their vectors for a stretch depend on distant speech; other ModelErrors if it
+    is of no use at all.
     """
     import onnx
 
@@ -105,7 +105,7 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
         extractor = onnx.utils.Extractor(whole)
         ends = (start, end), (start, pooled), (statistics, end)
         complete, trunk, head = (extractor.extract_model([a], [b]).SerializeToString() for a, b in ends)
-    except Exception as error:  # protobuf and onnx raise whatever a foreign file makes them
+    except Exception as error:  # protobuf and onnx raise errors of any class over a foreign file
         raise NotInBlocksError(
             f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]})"
         ) from error
@@ -153,7 +153,7 @@ def _check(graph: onnx.GraphProto, path: str) -> None:
 def _seams(graph: onnx.GraphProto, end: str) -> tuple[str, str]:
     """The names of the tensor that enters the pooling and of the one that leaves it."""
     makers = {output: node for node in graph.node for output in node.output}
-    order = {output: place for place, node in enumerate(graph.node) for output in node.output}
+    order = {output: index for index, node in enumerate(graph.node) for output in node.output}
     reached = {output for node in onnx_graph.working(graph) for output in node.output}
     statistics = end
     while (node := makers.get(statistics)) is not None and node.op_type != "Concat":
@@ -206,6 +206,6 @@ def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
         )
     if not (likeness := cosine(alone, between)) >= LEAST_COSINE:
         raise NotInBlocksError(
-            f"{model.path}: its vectors depend on what is heard over {CONTEXT * STRIDE / 100:.1f} s away "
+            f"{model.path}: its vectors depend on sound over {CONTEXT * STRIDE / 100:.1f} s away "
             f"(cosine {likeness:.6f}), as with squeeze-excitation"
         )

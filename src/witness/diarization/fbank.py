@@ -1,4 +1,4 @@
-"""Samples -> log mel energies as Kaldi computes them, which is what the voice models were trained on.
+"""Samples -> log mel energies as Kaldi computes them, the features that the voice models were trained on.
 
 Equal to torchaudio.compliance.kaldi.fbank up to float32 noise in near-silent bins, and three times as fast as
 kaldi-native-fbank, which the tests compare it with.

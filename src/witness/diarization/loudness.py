@@ -1,7 +1,7 @@
-"""Samples -> where a recording is too faint for anybody of this conversation to be speaking.
+"""Samples -> frames that are loud enough to hold speech of this conversation.
 
-A segmentation network brings every 10 s to the same level. That turns up 10 s in which hardly anything can be
-heard, and then hiss and breath may pass for voices.
+A segmentation network brings every 10 s to the same level. That turns up 10 s of near silence, and then hiss
+and breath may pass for voices.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LEAD = 240  # samples from the start of a segmentation frame to that of the FFT 
 MINUTE = 60 * SAMPLE_RATE // FRAME_SAMPLES  # segmentation frames worked on together
 
 
-def heard(samples: Samples, faint: float, *, mapper: Map = map_serially) -> Bool:
-    """(frames,): whether the half second around each segmentation frame is loud enough for a voice.
+def is_loud(samples: Samples, faint: float, *, mapper: Map = map_serially) -> Bool:
+    """(frames,): true where the half second around each segmentation frame is loud enough for a voice.
 
     That is less than `faint` dB below the loud parts of `samples`. There is a frame for every 270 samples or
     part of them, with its middle where the networks have it.

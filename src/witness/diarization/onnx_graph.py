@@ -1,7 +1,7 @@
-"""What a model file computes, read from its graph before anything runs it.
+"""Checks of a model file that read its graph before onnxruntime runs it.
 
-onnxruntime says why it refuses a model in words for its own developers, runs others that are of no use here,
-and may end the process over a third kind. What the graph tells is told from the graph.
+onnxruntime refuses some models in words for its own developers, runs others that are of no use here, and may
+end the process over a third kind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read(path: str) -> onnx.ModelProto:
 
     try:
         model = onnx.load(path)
-    except Exception as error:  # protobuf and onnx raise whatever a foreign file makes them
+    except Exception as error:  # protobuf and onnx raise errors of any class over a foreign file
         why = " ".join(str(error).split())[:200]
         raise ModelError(
             f"{path}: cannot be read as an ONNX model ({why}); fix: download or export it again"
@@ -47,7 +47,7 @@ def read(path: str) -> onnx.ModelProto:
 
 
 def _inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """What has to be given; old exporters list the weights, too."""
+    """Return the inputs that a caller gives; old exporters list the weights, too."""
     weights = {item.name for item in graph.initializer}
     return [item for item in graph.input if item.name not in weights]
 
@@ -63,7 +63,7 @@ def sizes(value: onnx.ValueInfoProto) -> tuple[int | None, ...]:
 
 
 def working(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes that depend on the input, in the order in which they run. The others make weights."""
+    """Yield the nodes that depend on the input, in running order. The others make weights."""
     reached = {data(graph).name}
     for node in graph.node:
         if reached & set(_taken(node)):
@@ -111,12 +111,12 @@ def decide(model: onnx.ModelProto, shape: tuple[int, ...]) -> bool:
         if name in ancestors(node.input[0], graph, stop=("Shape", "Size")):
             continue
         part = ReferenceEvaluator(onnx.utils.Extractor(model).extract_model([name], [node.input[0]]))
-        one, two = (
+        single, double = (
             bool(np.asarray(part.run(None, {name: np.zeros((count, *shape[1:]), np.float32)})).item())
             for count in (1, 2)
         )
-        if one == two:
+        if single == double:
             node.input[0] = f"{node.input[0]} decided"
-            graph.initializer.append(onnx.numpy_helper.from_array(np.array(one), node.input[0]))
+            graph.initializer.append(onnx.numpy_helper.from_array(np.array(single), node.input[0]))
             decided = True
     return decided

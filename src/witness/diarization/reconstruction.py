@@ -26,12 +26,14 @@ from witness.schema import (
 )
 
 ROWS = 65_536  # frames worked on together
-SHORTEST = 6  # frames, 0.1 s: nobody hears less as a turn (docs/decisions/2026-11-22-calls-and-turns.md)
+SHORTEST = (
+    6  # frames, 0.1 s: listeners do not hear less as a turn (docs/decisions/2026-11-22-calls-and-turns.md)
+)
 
 
 @dataclass(frozen=True)
 class Diarization:
-    """Who speaks when, in segmentation frames; the middle of frame i is at i * 0.016875 + 0.03096875 s."""
+    """Speakers over time, in segmentation frames; the middle of frame i is at i * 0.016875 + 0.03096875 s."""
 
     evidence: Evidence
     active: Bool
@@ -50,45 +52,46 @@ class Diarization:
         return Diarization(Evidence(evidence.votes[:, columns], evidence.windows), active[:, columns])
 
     def steadied(self) -> Diarization:
-        """Without flickers, and without speakers who are nothing else. Overwrites the arrays."""
+        """Return it without flickers and without speakers made of flickers alone. Overwrites the arrays."""
         drop_flickers(self.active)
         return Diarization.in_order_of_appearance(self.evidence, self.active)
 
-    def merged(self, places: Sequence[int]) -> Diarization:
-        """With speaker i in column `places[i]`; speakers who share a column become one."""
-        if list(places) == list(range(self.active.shape[1])):
+    def merged(self, columns: Sequence[int]) -> Diarization:
+        """Move speaker i to column `columns[i]`; speakers who share a column become one."""
+        if list(columns) == list(range(self.active.shape[1])):
             return self
-        speakers = max(places) + 1
+        speakers = max(columns) + 1
         votes = np.zeros((len(self.active), speakers), self.evidence.votes.dtype)
         active = np.zeros((len(self.active), speakers), np.bool_)
-        for column, place in enumerate(places):
-            votes[:, place] += self.evidence.votes[:, column]
-            active[:, place] |= self.active[:, column]
+        for speaker, column in enumerate(columns):
+            votes[:, column] += self.evidence.votes[:, speaker]
+            active[:, column] |= self.active[:, speaker]
         np.minimum(votes, self.evidence.windows[:, None], out=votes)
         return Diarization(Evidence(votes, self.evidence.windows), active)
 
     def exclusive(self) -> Int:
-        """(frames,): the one speaker of each frame, -1 for nobody; in overlap the one with most evidence."""
+        """(frames,): the speaker of each frame, -1 for silence; in overlap the speaker with the most
+        evidence."""
         speaker = np.full(len(self.active), -1, np.intp)
         if self.active.shape[1]:
             for rows in _slices(len(speaker)):
                 active = self.active[rows]
-                # Plus one, since in a filled pause nobody has votes.
+                # Plus one, since no speaker has votes in a filled pause.
                 first = np.where(active, self.evidence.votes[rows] + 1.0, 0).argmax(axis=1)
                 speaker[rows] = np.where(active.any(axis=1), first, -1)
         return speaker
 
 
-def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = None) -> Diarization:
+def reconstruct(segmentation: Segmentation, labels: Int, *, at_once: int | None = None) -> Diarization:
     """Put the windows together; the speakers are in order of appearance.
 
-    `labels` is (windows, 3): the speaker of each local speaker, -1 for nobody. `most` is the largest number
-    of speakers at the same time.
+    `labels` is (windows, 3): the speaker of each local speaker, -1 for none. `at_once` is the largest
+    number of speakers at the same time.
     """
     speakers = int(labels.max(initial=-1)) + 1
     windows, count = _windows(segmentation), speaker_count(segmentation)
-    if most is not None:
-        count = np.minimum(count, most)
+    if at_once is not None:
+        count = np.minimum(count, at_once)
     votes = np.zeros((len(windows), speakers), windows.dtype)
     for start, active, names in zip(segmentation.frame_starts, segmentation.active, labels, strict=True):
         for speaker in np.unique(names[names >= 0]):
@@ -104,9 +107,10 @@ def reconstruct(segmentation: Segmentation, labels: Int, *, most: int | None = N
 def drop_flickers(active: Bool) -> None:
     """Silence each speaker wherever they speak for less than SHORTEST frames. In place.
 
-    `active` is (frames, speakers). Where that leaves nobody, those speak who do right before and right after.
+    `active` is (frames, speakers). A frame that this leaves silent gets the speakers who are active on both
+    sides.
     """
-    for length in range(1, SHORTEST):  # the shortest first: what is around them grows
+    for length in range(1, SHORTEST):  # the shortest first, because runs around them grow
         for speaker in range(active.shape[1]):
             starts, ends = _runs(active[:, speaker]).T
             for start, end in zip(*(edges[ends - starts == length] for edges in (starts, ends)), strict=True):
@@ -118,8 +122,8 @@ def drop_flickers(active: Bool) -> None:
 def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
     """Make those who speak before and after a silence of up to `pause` seconds speak in it, too. In place.
 
-    `tracks` are the (frames, speakers) activities of one recording; a silence is where nobody speaks in any
-    of them.
+    `tracks` are the (frames, speakers) activities of one recording; in a silence, no
+    track has a speaker.
     """
     speech = np.any([active.any(axis=1) for active in tracks], axis=0)
     silences = np.flatnonzero(speech[:-1] & ~speech[1:]) + 1  # first frames
@@ -132,9 +136,10 @@ def fill_pauses(tracks: Sequence[Bool], pause: float) -> None:
 
 
 def owners(segmentation: Segmentation, speaking: Bool) -> Int:
-    """(windows, 3): which of the `speaking` (frames, speakers) shares most frames with each local speaker.
+    """(windows, 3): the speaker of `speaking` (frames, speakers) who shares most frames with each local
+    speaker.
 
-    -1 for a local speaker who is silent, or has no frame in common with anybody.
+    -1 for a local speaker who is silent or shares no frame with a speaker.
     """
     owner = np.full((len(segmentation.active), segmentation.active.shape[2]), -1, np.intp)
     if speaking.shape[1]:
@@ -193,12 +198,12 @@ def _runs(active: Bool) -> Int:
 def _top(votes: Counts, count: Int, totals: Float32) -> Bool:
     """(frames, speakers): the `count` (frames,) speakers with most votes, one or more each.
 
-    Of those with equally many, whoever has more in the whole recording: `totals` (speakers,).
+    Ties go to the speaker with more votes in the whole recording: `totals` (speakers,).
     """
     order = np.argsort(-(votes + totals / (totals.sum() + 1)), axis=1, kind="stable")
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-    chosen: Bool = (place < count[:, None]) & (votes > 0)
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(order.shape[1])[None, :], axis=1)
+    chosen: Bool = (rank < count[:, None]) & (votes > 0)
     return chosen
 
 

@@ -44,7 +44,7 @@ class SegmentationModel(Protocol):
 
 
 def powerset(speakers: int, at_once: int) -> Bool:
-    """(classes, speakers): who is active in each class, at most `at_once` speakers; nobody comes first."""
+    """(classes, speakers): the active speakers of each class, at most `at_once`; silence comes first."""
     sets = [group for size in range(at_once + 1) for group in combinations(range(speakers), size)]
     table = np.zeros((len(sets), speakers), np.bool_)
     for row, group in enumerate(sets):
@@ -75,14 +75,14 @@ def load(file: ModelFile) -> SegmentationModel:
 def _whole(file: ModelFile) -> SegmentationModel:
     """A model that is not cut. Raises ModelError."""
     model = Model(file.path, file.path)
-    wanted = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
+    expected = (None, 1), (None, 1), (None, WINDOW_SAMPLES)
     shape = model.input_shape
     if len(shape) == 3 and (shape[0] or 1) != 1:
         raise ModelError(
             f"{file.path}: takes {shape[0]} windows at a time, not one or any number; "
             "fix: use the export of this model for one window at a time"
         )
-    if len(shape) != 3 or any(size not in sizes for size, sizes in zip(shape, wanted, strict=True)):
+    if len(shape) != 3 or any(size not in sizes for size, sizes in zip(shape, expected, strict=True)):
         raise ModelError(
             f"{file.path}: takes {list(shape)}, not [N, 1, 160000]; "
             "fix: use a segmentation model for windows of 10 s"
@@ -152,19 +152,19 @@ def stream(
     mapper: Map = map_serially,
     reporter: Reporter = SILENT,
 ) -> Iterator[Segmentation]:
-    """Find who is active in every window of `samples`, a few windows at a time, in order.
+    """Find the active speakers in every window of `samples`, a few windows at a time, in order.
 
     The last window is padded with silence. Windows of nothing but zeros are alike, so the model sees one of
     them: a damaged file of some KB may claim an hour between two sounds. `step` is the seconds between
-    windows, by default those of `step_of`. With `faint`, nobody is active where the recording is that many dB
-    below its own loud parts (`loudness`). Groups hold the same windows whatever `mapper` runs at the same
-    time, so the result does not depend on it. Progress is ("segmentation", windows, all windows).
+    windows, by default those of `step_of`. With `faint`, no speaker is active where the recording is that
+    many dB below its own loud parts (`loudness`). Groups hold the same windows whatever `mapper` runs at the
+    same time, so the result does not depend on it. Progress is ("segmentation", windows, all windows).
     """
     starts = window_starts(len(samples), step_of(len(samples)) if step is None else step)
     done = 0
     reporter.progress("segmentation", done, len(starts))
     # Padded because the last window may reach beyond the end.
-    audible = None if faint is None else np.pad(loudness.heard(samples, faint, mapper=mapper), (0, FRAMES))
+    audible = None if faint is None else np.pad(loudness.is_loud(samples, faint, mapper=mapper), (0, FRAMES))
 
     @cache
     def silence() -> Bool:

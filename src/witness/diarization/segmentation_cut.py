@@ -101,17 +101,17 @@ def open_front(model: ModelFile, cache: Path | None = None) -> Front | None:
 
 def cut(model: ModelFile) -> tuple[bytes, bytes, bytes] | None:
     """The contents of `FILES`; None if the model does not begin as PyanNet does. Raises ModelError."""
-    onnx_graph.read(model.path)  # for what it refuses
+    onnx_graph.read(model.path)  # for its refusals
     content = folded(model.path, model.path)
     try:
         parts = _cut(_without_branches(content, model))
         return parts if parts and _proved(_join(model, *parts), Model(model.path, model.path)) else None
-    except Exception:  # onnx and protobuf raise whatever a foreign model makes them; it stays whole
+    except Exception:  # onnx and protobuf raise errors of any class over a foreign model; it stays whole
         return None
 
 
 def _without_branches(content: bytes, model: ModelFile) -> onnx.ModelProto:
-    """The model of which `content` is folded, with shapes; what windows have in common is folded, too."""
+    """Return the folded model `content` with shapes; work that all windows share is folded, too."""
     import onnx
 
     whole = onnx.shape_inference.infer_shapes(onnx.load_from_string(content))
@@ -194,7 +194,7 @@ def _join(model: ModelFile, front: bytes, back: bytes, level: bytes) -> Front:
 
 
 def _proved(front: Front, whole: Model) -> bool:
-    """Whether both give the same scores for noise of a fixed seed, in windows of which two overlap."""
+    """Compare the scores of both for noise of a fixed seed, in three windows, two of them overlapping."""
     sound = np.random.default_rng(0).normal(0.01, 0.1, 2 * WINDOW_SAMPLES).astype(np.float32)
     sound[WINDOW_SAMPLES:] *= 0.01
     starts = np.array([0, 100, WINDOW_SAMPLES // front.hop]) * front.hop

@@ -1,7 +1,8 @@
-"""The first load of a model that nobody has pinned, tried in a child process.
+"""The first load of an unpinned model, tried in a child process.
 
-onnxruntime crashes over some models. The child opens the model as this process is going to and runs it once;
-what it survives is remembered by the model's sha256 and onnxruntime's version, so later runs do not wait.
+onnxruntime crashes over some models. The child opens the model in the same way as this process and runs it
+once; a model that it survives is remembered by the model's sha256 and onnxruntime's version, so later runs do
+not wait.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from witness.storage import atomic, cache
 LIMIT = 300.0
 """Seconds. The standard models take two."""
 MODULE = "witness.diarization.smoke_test"
-"""What the child runs."""
+"""The module of the child."""
 
 
 def survive(role: str, model: ModelFile) -> None:
     """Try a "segmentation" or "embedding" model in a child, unless it is pinned or was tried before.
 
-    Raises ModelError if the child dies or hangs over it. What the child says against the model is left to
-    whoever loads it.
+    Raises ModelError if the child dies or hangs over it. Complaints of the child about the model are left to
+    the loader.
     """
     if catalogue.by_sha256(model.sha256):
         return

@@ -3,10 +3,10 @@
     clean speech of all windows -> stretches of a few seconds -> model -> means by local speaker
 
 CAM++, ECAPA and ERes2Net cannot be cut at their pooling: every frame depends on all of the stretch. Run for
-every local speaker of every window, they would hear each second of speech five to ten times. But neighboring
-windows hold mostly the same speech. So each second is heard once, in a stretch of one person's clean speech,
-and all windows in which a local speaker says this stretch share its vector. What the stretches are and how
-long: docs/decisions/2026-11-23-stretches.md.
+every local speaker of every window, they would process each second of speech five to ten times. But
+neighboring windows hold mostly the same speech. So each second is processed once, in a stretch of one
+person's clean speech, and all windows whose local speaker says this stretch share its vector. The choice of
+stretches: docs/decisions/2026-11-23-stretches.md.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ LENGTH = 400
 SHORTEST = 50
 """Features, 0.5 s: shorter speech is repeated, because some models take no less."""
 PLENTY = 295
-"""Segmentation frames, 5 s: who has that much clean speech in a window comes first, in the order of time."""
+"""Segmentation frames, 5 s: speakers with that much clean speech in a window come first, in the order of
+time."""
 SAID = 0.8
-"""Share of a stretch that a local speaker must say to share its vector, and of what lies in their window for
-it to be theirs."""
+"""Share of a stretch that a local speaker must say to share its vector, and of its part in their window that
+makes the stretch theirs."""
 WINDOW = WINDOW_SAMPLES // HOP  # features in a window: 1000
 _PLACES = np.arange(WINDOW) * FRAMES // WINDOW  # the segmentation frame of each feature of a window
 
@@ -62,7 +63,7 @@ class StretchModel:
     model: Callable[[Float32], Float32]
     """(1, T, 80) features less their mean, or (1, samples) or (1, 1, samples) -> (1, dims)."""
     features: bool
-    """Whether it takes features; otherwise it takes samples in [-1, 1]."""
+    """True if it takes features, false if it takes samples in [-1, 1]."""
     rank: int = 3
     """Of its input."""
 
@@ -71,13 +72,13 @@ class StretchModel:
         runs = np.split(frames, np.flatnonzero(np.diff(frames) > 1) + 1)
         spans = [(int(run[0]), int(run[-1]) + 1) for run in runs]
         if self.features:
-            heard = np.concatenate([fbank(samples, first, last) for first, last in spans])
-            heard = _repeated(heard - heard.mean(axis=0), SHORTEST)[None]
+            inputs = np.concatenate([fbank(samples, first, last) for first, last in spans])
+            inputs = _repeated(inputs - inputs.mean(axis=0), SHORTEST)[None]
         else:
             parts = [samples[first * HOP : last * HOP] for first, last in spans]
-            heard = _repeated(np.concatenate(parts), SHORTEST * HOP)
-            heard = heard[(None,) * (self.rank - 1)]
-        return self.model(heard)
+            inputs = _repeated(np.concatenate(parts), SHORTEST * HOP)
+            inputs = inputs[(None,) * (self.rank - 1)]
+        return self.model(inputs)
 
 
 def _repeated(stretch: Float32, shortest: int) -> Float32:
@@ -116,7 +117,7 @@ def _one_output(model: onnx.ModelProto) -> bytes:
 
 @dataclass(frozen=True)
 class Shared:
-    """Which stretches there are, and who says them."""
+    """The stretches of a recording and the local speakers who say them."""
 
     stretches: list[Int]
     """The features of each, rising: their numbers in the recording."""
@@ -125,11 +126,11 @@ class Shared:
 
 
 def divide(windows: Segmentation, features: int) -> Shared:
-    """The speech of a recording of `features` features in stretches of one person each.
+    """Divide the speech of a recording of `features` features into stretches of one person each.
 
-    The local speakers with the most clean speech come first: what lies in no stretch of theirs becomes
-    stretches, if it is LENGTH. Whoever says none of those that there are has stretches of their own. Whoever
-    has no clean speech shares nothing.
+    The local speakers with the most clean speech come first: speech outside their stretches becomes new
+    stretches if it reaches LENGTH. Speakers who say none of the stretches get new ones. Speakers without
+    clean speech share nothing.
     """
     offsets: Int = -(-windows.starts // HOP)
     masks = clean_masks(windows.active)
@@ -148,7 +149,7 @@ def divide(windows: Segmentation, features: int) -> Shared:
         return mask
 
     def theirs(window: int, mask: Bool) -> Iterator[tuple[int, Int]]:
-        """The stretches of the owner of a mask, and what they say of each: places in the window."""
+        """Yield the stretches of the owner of a mask, and the features of each in the window."""
         for source in range(firsts[window], lasts[window]):
             for stretch in begun[source]:
                 places = stretches[stretch] - offsets[window]
@@ -158,7 +159,8 @@ def divide(windows: Segmentation, features: int) -> Shared:
                     yield stretch, hits
 
     def shared(window: int, mask: Bool) -> list[tuple[int, int]]:
-        """The stretches of which the owner of a mask says enough, and how many features of each."""
+        """Return the stretches that the owner of a mask says enough of, and the number of features of
+        each."""
         return [
             (stretch, len(hits))
             for stretch, hits in theirs(window, mask)
@@ -186,7 +188,7 @@ def divide(windows: Segmentation, features: int) -> Shared:
         if len(frames := np.flatnonzero(speech(window, speaker))[:LENGTH] + offsets[window]):
             of[window, speaker] = [(len(stretches), len(frames))]
             stretches.append(frames)
-    return Shared(stretches, {place: parts for place, parts in of.items() if parts})
+    return Shared(stretches, {speaker: parts for speaker, parts in of.items() if parts})
 
 
 def embed(

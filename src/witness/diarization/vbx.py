@@ -1,4 +1,5 @@
-"""Variational Bayes over PLDA features: which speakers of a first clustering are needed, and who is who.
+"""Variational Bayes over PLDA features: the speakers of a first clustering that are needed, and their
+vectors.
 
 The Gaussian mixture of pyannote community-1 (no speaker transitions; arXiv 2510.19572, section 3.1), a
 simplification of VBx. Equation numbers are those of Landini, Profant, Diez, Burget: "Bayesian HMM clustering
@@ -24,7 +25,7 @@ LEAST_PRIOR = 1e-7  # share of the vectors; a speaker with less is not needed
 
 @dataclass(frozen=True)
 class Strength:
-    """How much the vectors and the number of speakers count: Fa and Fb of VBx."""
+    """Weights of the vectors and of the number of speakers: Fa and Fb of VBx."""
 
     fa: float = 0.07
     """Weight of a vector; below 1 because neighboring windows share most of their speech."""
@@ -56,7 +57,7 @@ class Plda:
     """(128,) variance between speakers in each direction."""
 
     def project(self, vectors: Float32 | Float64) -> Float64:
-        """(n, 256) raw voice vectors -> (n, 128) in which the variance within a speaker is 1."""
+        """(n, 256) raw voice vectors -> (n, 128) with variance 1 within a speaker."""
         dims, reduced = self.lda.shape
         centered = np.sqrt(dims) * _unit(vectors.astype(np.float64) - self.mean1)
         small = np.sqrt(reduced) * _unit(centered @ self.lda - self.mean2)
@@ -110,10 +111,10 @@ def check(parts: Mapping[str, Float64], size: int | None = None) -> None:
     try:
         with np.errstate(all="ignore"):
             plda = from_parameters(parts)
-            there = plda.project(np.eye(len(plda.mean1) if size is None else size))
+            projected = plda.project(np.eye(len(plda.mean1) if size is None else size))
     except (KeyError, IndexError, ValueError) as error:  # LinAlgError is a ValueError
         raise ValueError(f"the arrays of the PLDA do not fit together ({error})") from error
-    if not (np.isfinite(there).all() and np.isfinite(plda.phi).all()):
+    if not (np.isfinite(projected).all() and np.isfinite(plda.phi).all()):
         raise ValueError("the arrays of the PLDA hold no numbers")
 
 

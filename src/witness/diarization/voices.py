@@ -1,7 +1,7 @@
 """Known people: one voiceprint each, in plain files that a person can read, copy and delete.
 
-A voiceprint is the mean of the voice vectors of what one person says while nobody else speaks, by one voice
-model. A speaker who is no closer to a known person than strangers are stays without a name (`cohort`).
+A voiceprint is the mean of the vectors that one voice model gives for a person who speaks alone. A speaker
+who is no closer to a known person than strangers are stays without a name (`cohort`).
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ OTHERS = 0.05
 OTHERS_SECONDS = 2.0
 """Seconds of it that may be others' at most."""
 THRESHOLD = 5.3
-"""`Cohort.scores` that strangers hardly ever reach, whatever the voice model; see benchmarks/voices.py."""
+"""Score of `Cohort.scores` that strangers hardly ever reach with any voice model; see
+benchmarks/voices.py."""
 SURE = THRESHOLD + 2.0
 """From here on it is "sounds like Anna", and below "may be Anna". Nothing was measured for it; it is a margin
-within which somebody should listen twice."""
+within which a person should listen twice."""
 SMALLEST, LARGEST = 16, 4096  # numbers in a voice vector
 
 
 @dataclass(frozen=True)
 class Print:
-    """What a speaker sounds like in one recording."""
+    """The voice of one speaker in one recording."""
 
     total: Float64
-    """(dims,): the sum of unit vectors times their seconds of clean speech; zeros if there is none."""
+    """(dims,): the sum of unit vectors times their seconds of clean speech; zeros without clean speech."""
     seconds: float
     """Of clean speech."""
 
@@ -65,7 +66,7 @@ class Print:
 
 @dataclass(frozen=True)
 class VoiceSource:
-    """What a voiceprint was made from."""
+    """A recording behind a voiceprint."""
 
     path: str
     """Absolute."""
@@ -84,7 +85,7 @@ class Voice:
     seconds: float
     """Of the speech it was made from."""
     model: str = ""
-    """What people call the voice model."""
+    """Name of the voice model."""
     recordings: tuple[VoiceSource, ...] = ()
     """To make it again with another model; empty: a part of a transcript."""
 
@@ -116,8 +117,8 @@ class Known:
 def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
     """A print of each speaker of a track.
 
-    `owners` (windows, 3) is the speaker that each local speaker is, -1 for nobody; `seconds` is how long each
-    speaker speaks while nobody else does.
+    `owners` (windows, 3) is the speaker that each local speaker is, or -1; `seconds` is how long each speaker
+    speaks alone.
     """
     clean = sole_speech(track.windows.active).sum(axis=1)
     usable = np.isfinite(track.vectors).all(axis=2) & (clean >= CLEAN)
@@ -131,53 +132,54 @@ def prints(track: Track, owners: Int, seconds: Sequence[float]) -> list[Print]:
 
 
 def others(seconds: Iterable[float]) -> float:
-    """Of how long each speaker speaks: the seconds that are not the main one's; 0: few enough to enroll."""
+    """Return the seconds that are not the main speaker's; 0: few enough to enroll."""
     ordered = sorted(seconds, reverse=True)
-    found = sum(ordered[1:])
-    return found if found > OTHERS_SECONDS or found > OTHERS * sum(ordered) else 0.0
+    rest = sum(ordered[1:])
+    return rest if rest > OTHERS_SECONDS or rest > OTHERS * sum(ordered) else 0.0
 
 
 def enrolled(
-    name: str, model: ModelFile, heard: Print | None, recordings: tuple[VoiceSource, ...] = ()
+    name: str, model: ModelFile, voice: Print | None, recordings: tuple[VoiceSource, ...] = ()
 ) -> Voice:
-    """The voice of a person to whom nobody else's speech was added; None: no speech was found.
+    """Return the voice of a person who speaks alone in `recordings`; a `voice` of None means no speech.
 
-    Raises InputError if there is too little of it.
+    Raises InputError if there is too little speech.
     """
-    if heard is None or heard.seconds < LEAST_TO_ENROLL or not heard.total.any():
-        where = f"{', '.join(one.path for one in recordings)}: " if recordings else ""
+    if voice is None or voice.seconds < LEAST_TO_ENROLL or not voice.total.any():
+        where = f"{', '.join(source.path for source in recordings)}: " if recordings else ""
         raise InputError(
-            f"{where}{0.0 if heard is None else heard.seconds:.1f} s of clean speech is too little to know a "
+            f"{where}{0.0 if voice is None else voice.seconds:.1f} s of clean speech is too little to know a "
             f"voice by; give {LEAST_TO_ENROLL:g} s or more"
         )
-    return Voice(name, model.sha256, heard.vector, heard.seconds, model.name, recordings)
+    return Voice(name, model.sha256, voice.vector, voice.seconds, model.name, recordings)
 
 
-def recognize(heard: Mapping[str, Print], known: Known) -> dict[str, tuple[Voice, float]]:
-    """Speaker -> the known person and their score; strangers are left out, and no person appears twice."""
+def recognize(prints: Mapping[str, Print], people: Known) -> dict[str, tuple[Voice, float]]:
+    """Map speakers to known people and their scores; strangers are left out, and no person appears twice."""
     from scipy.optimize import linear_sum_assignment
 
     speakers = [
         name
-        for name, voice in heard.items()
+        for name, voice in prints.items()
         if voice.seconds >= LEAST_TO_NAME and np.isfinite(voice.vector).all()
     ]
-    if not speakers or not known.voices:
+    if not speakers or not people.voices:
         return {}
-    scores = known.cohort.scores(
-        np.stack([heard[name].vector for name in speakers]),
-        np.stack([voice.vector for voice in known.voices]),
+    scores = people.cohort.scores(
+        np.stack([prints[name].vector for name in speakers]),
+        np.stack([voice.vector for voice in people.voices]),
     )
     pairs = zip(*linear_sum_assignment(-scores), strict=True)
     return {
-        speakers[row]: (known.voices[column], float(scores[row, column]))
+        speakers[row]: (people.voices[column], float(scores[row, column]))
         for row, column in pairs
         if scores[row, column] >= THRESHOLD
     }
 
 
 def check_name(name: str) -> str:
-    """The name as it will be printed. Raises UsageError if it is empty, too long or not printable."""
+    """Return the name in the form that is printed. Raises UsageError if it is empty, too long or not
+    printable."""
     name = unicodedata.normalize("NFC", name).strip()
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         raise UsageError(
@@ -210,7 +212,7 @@ def read_all(folder: Path) -> tuple[Voice, ...]:
     voices = tuple(read_one(path) for path in sorted(folder.glob("*.json")))
     if not voices:
         raise InputError(
-            f"{folder}: has no voiceprint, so nobody can be recognized; fix: check --known, or make one with "
+            f"{folder}: has no voiceprint to recognize people by; fix: check --known, or make one with "
             "witness enroll"
         )
     return voices
@@ -230,8 +232,8 @@ def fingerprint(folder: Path) -> str:
 
 
 def forget(name: str, folder: Path) -> None:
-    """Delete a person's voice. Raises InputError if it is not there, OutputError, UsageError as `place`."""
-    path = place(name, folder)
+    """Delete a person's voice. Raises InputError if it is not there, OutputError, UsageError as `path_of`."""
+    path = path_of(name, folder)
     try:
         path.unlink()
     except FileNotFoundError as error:
@@ -240,7 +242,7 @@ def forget(name: str, folder: Path) -> None:
         raise OutputError(f"{path}: cannot be deleted ({error.strerror}); fix: change --known") from error
 
 
-def place(name: str, folder: Path) -> Path:
+def path_of(name: str, folder: Path) -> Path:
     """The file in `folder` that a person's voice is kept in; nothing is written.
 
     Raises OutputError if it could not be, UsageError if it holds a person of another name.
@@ -250,11 +252,11 @@ def place(name: str, folder: Path) -> Path:
     try:
         if path.exists() and (holder := read_one(path).name) != name:
             raise UsageError(f"{path}: holds the voice of {holder}; fix: choose another name")
-        there = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+        nearest = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     except OSError as error:
         raise OutputError(f"{folder}: cannot be used ({error.strerror}); fix: change --known") from error
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "no permission" if there.is_dir() else f"{there} is not a folder"
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        why = "no permission" if nearest.is_dir() else f"{nearest} is not a folder"
         raise OutputError(f"{folder}: cannot be written ({why}); fix: change --known")
     return path
 
@@ -262,16 +264,16 @@ def place(name: str, folder: Path) -> Path:
 def write(voice: Voice, folder: Path) -> Path:
     """Store a voice in `folder`, replacing an earlier one of the same name, and return its file.
 
-    Raises what `place` raises.
+    Raises what `path_of` raises.
     """
-    path = place(voice.name, folder)
+    path = path_of(voice.name, folder)
     document = {
         "schema": SCHEMA,
         "name": voice.name,
         "model": voice.model,
         "embedding": voice.embedding,
         "seconds": round(voice.seconds, 3),
-        "recordings": [{"path": one.path, "sha256": one.sha256} for one in voice.recordings],
+        "recordings": [{"path": source.path, "sha256": source.sha256} for source in voice.recordings],
         "vector": [round(float(value), 6) for value in voice.vector],
     }
     try:

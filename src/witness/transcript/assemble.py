@@ -256,7 +256,7 @@ def _diarize_track(findings: Findings, number: int, bounds: clustering.SpeakerBo
         bounds=bounds,
         plda=vbx.from_parameters(findings.plda) if findings.plda else None,
     )
-    diarization = reconstruction.reconstruct(track.windows, clusters.labels, most=bounds.most)
+    diarization = reconstruction.reconstruct(track.windows, clusters.labels, at_once=bounds.most)
     names = [f"{prefix}SPEAKER_{column:02d}" for column in range(diarization.active.shape[1])]
     return DiarizedTrack(names, diarization, clusters.count)
 

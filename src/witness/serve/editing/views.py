@@ -274,7 +274,7 @@ def find_voice(path: Path, known: Path, name: str) -> VoiceSearch:
         saved = redo.read(path)
     except store.OtherJsonError:
         return VoiceSearch(is_transcript=False)
-    voice = voices.read_one(voices.place(name, known))
+    voice = voices.read_one(voices.path_of(name, known))
     best = voiceprints.find(saved, voice)
     if best is None:
         return VoiceSearch()
