@@ -24,9 +24,8 @@ from witness.serve import queue as queues
 from witness.serve import status
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
-from witness.serve.queue import Queue
+from witness.serve.queue import Queue, free_name
 from witness.serve.status import BusyError, UnknownError
-from witness.serve.upload_intake import free_name
 from witness.storage import atomic
 from witness.transcript import project_words
 from witness.work import overrides, plan
@@ -459,7 +458,6 @@ import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
 from witness.work import plan
-from witness.serve.queue import Queue
 options = Options(models="builtin", offline=True, whisper="none")
 settle = lambda overrides: plan.settle(overrides.apply(options))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:

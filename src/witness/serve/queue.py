@@ -7,21 +7,22 @@ folder is locked for batches while there is something to do in it.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import wraps
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from witness.child import one_line
 from witness.errors import ConflictError, InputError, OutputError, WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
-from witness.serve import upload_intake
 from witness.serve.library.library import id_of
 from witness.serve.resolved_models import Resolve, ResolvedModels, with_overrides
 from witness.serve.status import BusyError, JobStatus, State, StatusBoard
@@ -38,6 +39,7 @@ from witness.work.produce import Job, Outcome, Segment, Settings, Watcher
 from witness.work.queue import JobQueue, Observer
 from witness.work.recordings import Item, assign, size_and_mtime
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_WAITING = 1000
@@ -46,6 +48,25 @@ FORMATS = ("json", "txt")
 """The default formats of `witness batch`."""
 PATIENCE = 5.0
 """Seconds between two tries to lock the folder while another batch is at work in it."""
+
+
+def _in_thread(method: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[Queue, P], T]:
+    """Make a method run in the queue's thread, and its caller wait. It raises BusyError at the end."""
+
+    @wraps(method)
+    def call(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(method(self, *args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.call(run)
+        return future.result()
+
+    return call
 
 
 class Queue(Observer):
@@ -99,6 +120,14 @@ class Queue(Observer):
 
     # --- for any thread ---
 
+    def call(self, step: Callable[[], None]) -> None:
+        """Have the queue's thread run a step. Raises BusyError."""
+        with self._lock:
+            if self._closing:
+                raise BusyError("the server is ending; start it again")
+            self._jobs.call(step)
+
+    @_in_thread
     def add(
         self, uploads: Sequence[tuple[Path, str]], overrides: JobOverrides = JobOverrides()
     ) -> list[JobStatus]:
@@ -107,8 +136,11 @@ class Queue(Observer):
         The files are on the same disk. A name that is taken gets a number. Raises BusyError, ConflictError,
         OutputError.
         """
-        return self._call(partial(self._add, uploads, overrides))
+        if len(self._jobs.waiting) + len(uploads) > MOST_WAITING:
+            raise BusyError(f"{MOST_WAITING} recordings may wait; send more when some are done")
+        return [self._wait_for(self._take(path, name, overrides)) for path, name in uploads]
 
+    @_in_thread
     def transcribe(
         self, recordings: Sequence[Path], overrides: JobOverrides = JobOverrides()
     ) -> list[JobStatus]:
@@ -116,43 +148,96 @@ class Queue(Observer):
 
         Raises BusyError, ConflictError, OutputError.
         """
-        return self._call(partial(self._transcribe, recordings, overrides))
+        room, manifest = self._room(), self._enter()
+        pairs = [(str(self._request.out / path), str(path)) for path in recordings]
+        new = [(source, path) for source, path in pairs if source not in manifest.sources]
+        waiting = []
+        for source, output in assign(new, manifest)[:room]:
+            with suppress(OSError):  # it was deleted
+                item = Item(source, output, *size_and_mtime(source), overrides)
+                waiting.append(self._begin(item))
+        return waiting
 
+    @_in_thread
     def again(self, path: Path, recording: Path, overrides: JobOverrides) -> JobStatus:
         """Queue a recording whose transcript is at `path` (its JSON); a person's changes to it are kept.
 
         Raises BusyError, ConflictError, OutputError.
         """
-        return self._call(partial(self._again, path, recording, overrides))
+        self._room()
+        output = path.relative_to(self._request.out).as_posix().removesuffix(".json")
+        if _id(output) in self.board.states():
+            raise ConflictError(f"{path.name}: is being transcribed already; cancel that first")
+        try:
+            item = Item(str(recording), output, *size_and_mtime(str(recording)), overrides, again=True)
+        except OSError as error:
+            raise InputError(f"{recording.name}: cannot be read ({error.strerror})") from error
+        return self._begin(item)
 
+    @_in_thread
     def cancel(self, recording: str) -> JobStatus:
         """End the work on a recording, or its wait. Raises UnknownError, ConflictError, OutputError."""
-        return self._call(partial(self._cancel, recording))
+        status = self.board.status(recording)
+        if status.state == "working":
+            self._pool.stop(self._jobs.working[status.output][1])
+        elif status.state == "waiting":
+            self._enter().append(replace(begun(self._items[recording]), state="canceled"))
+            self._jobs.remove(status.output)
+            self.board.change(recording, state="canceled", why=None)
+        else:
+            raise ConflictError(f"{status.name}: is {status.state}; there is nothing to cancel")
+        return self.board.status(recording)
 
+    @_in_thread
     def retry(self, recording: str, overrides: JobOverrides | None = None) -> JobStatus:
         """Queue again a recording that failed or was canceled; None: with its overrides.
 
         Raises as `cancel`, and InputError.
         """
-        return self._call(partial(self._retry, recording, overrides))
+        manifest = self._enter()
+        if recording not in self._items or not self.board.has(recording):
+            self._restore(manifest, recording)
+        status = self.board.status(recording)
+        if status.state not in ("failed", "canceled"):
+            raise ConflictError(f"{status.name}: is {status.state}; there is nothing to try again")
+        item = self._items.get(recording)
+        if item is None or not Path(item.source).is_file():
+            raise InputError(f"{status.name}: the recording is missing; send it again")
+        return self._begin(item if overrides is None else replace(item, overrides=overrides))
 
+    @_in_thread
     def dismiss(self, recording: str) -> None:
         """Note that a person has seen that a new transcription failed. Raises as `cancel`."""
-        self._call(partial(self._dismiss, recording))
+        manifest = self._enter()
+        for entry in list(manifest.entries.values()):
+            if entry.again and entry.state == "failed" and _id(entry.output) == recording:
+                manifest.append(replace(entry, state="canceled", error=None))
+                if self.board.has(recording):
+                    self.board.change(recording, state="canceled", why=None)
 
+    @_in_thread
     def note_move(self, path: Path, target: Path) -> None:
         """Note that a transcript was moved, with its recording; the paths of its JSON are below the folder.
 
         Raises ConflictError if a batch is at work in the folder, OutputError.
         """
-        self._call(lambda: upload_intake.note_move(self._enter(), self._request.out, path, target))
+        manifest, now = self._enter(), target.as_posix().removesuffix(".json")
+        entry = manifest.entries.get(path.as_posix().removesuffix(".json"))
+        if entry is not None:
+            source = (self._request.out / target).with_suffix(Path(entry.source).suffix)
+            moved = str(source) if source.exists() else entry.source
+            manifest.append(replace(entry, output=now, source=moved))
 
+    @_in_thread
     def note_deletion(self, path: Path) -> None:
         """Note that a transcript was thrown away, so that a new recording in its place is not taken for done.
 
         Raises as `note_move`.
         """
-        self._call(lambda: upload_intake.note_deletion(self._enter(), path))
+        manifest = self._enter()
+        entry = manifest.entries.get(path.as_posix().removesuffix(".json"))
+        if entry is not None:
+            manifest.append(replace(entry, state="canceled", error=None))
 
     def submit(self, job: Job, watcher: Watcher | None = None) -> Future[Outcome]:
         """Do a job outside the folder, before the recordings that wait."""
@@ -161,22 +246,6 @@ class Queue(Observer):
     def stop(self, future: Future[Outcome]) -> None:
         """End a job of `submit`."""
         self._pool.stop(future)
-
-    def _call(self, step: Callable[[], T]) -> T:
-        """Return the result of `step`, which the queue's thread runs. Raises its errors, and BusyError."""
-        future: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(step())
-            except BaseException as error:
-                future.set_exception(error)
-
-        with self._lock:
-            if self._closing:
-                raise BusyError("the server is ending; start it again")
-            self._jobs.call(run)
-        return future.result()
 
     # --- the thread ---
 
@@ -280,42 +349,23 @@ class Queue(Observer):
     def _change(self, item: Item, **fields: Any) -> None:
         self.board.change(_id(item.output), **fields)
 
-    # --- steps for other threads ---
+    # --- recordings ---
 
-    def _add(self, uploads: Sequence[tuple[Path, str]], overrides: JobOverrides) -> list[JobStatus]:
-        if len(self._jobs.waiting) + len(uploads) > MOST_WAITING:
-            raise BusyError(f"{MOST_WAITING} recordings may wait; send more when some are done")
-        manifest = self._enter()
-        return [
-            self._wait_for(upload_intake.take(self._request.out, manifest, scratch, name, overrides))
-            for scratch, name in uploads
-        ]
-
-    def _transcribe(self, recordings: Sequence[Path], overrides: JobOverrides) -> list[JobStatus]:
-        room = self._room()
-        manifest = self._enter()
-        pairs = [(str(self._request.out / path), str(path)) for path in recordings]
-        new = [(source, path) for source, path in pairs if source not in manifest.sources]
-        waiting = []
-        for source, output in assign(new, manifest)[:room]:
-            with suppress(OSError):  # it was deleted
-                item = Item(source, output, *size_and_mtime(source), overrides)
-                manifest.append(begun(item))
-                waiting.append(self._wait_for(item))
-        return waiting
-
-    def _again(self, path: Path, recording: Path, overrides: JobOverrides) -> JobStatus:
-        self._room()
-        manifest = self._enter()
-        output = path.relative_to(self._request.out).as_posix().removesuffix(".json")
-        if _id(output) in self.board.states():
-            raise ConflictError(f"{path.name}: is being transcribed already; cancel that first")
+    def _take(self, scratch: Path, name: str, overrides: JobOverrides) -> Item:
+        """Move a file into the folder, under this name or a free one. Raises OutputError."""
+        folder, manifest = self._request.out, self._enter()
         try:
-            item = Item(str(recording), output, *size_and_mtime(str(recording)), overrides, again=True)
+            path = folder / free_name(name, os.listdir(folder))  # noqa: PTH208 - names alone
+            ((source, output),) = assign([(str(path), path.name)], manifest)
+            item = Item(source, output, *size_and_mtime(str(scratch)), overrides)
+            manifest.append(begun(item))  # first, so that after a kill it does not miss the file
+            _move(scratch, path)
         except OSError as error:
-            raise InputError(f"{recording.name}: cannot be read ({error.strerror})") from error
-        manifest.append(begun(item))
-        return self._wait_for(item)
+            raise OutputError(
+                f"{name}: cannot be kept ({error.strerror}); fix: free disk space or fix the folder's "
+                "permissions"
+            ) from error
+        return item
 
     def _room(self) -> int:
         """Return the number of recordings that may still wait. Raises BusyError for 0."""
@@ -324,40 +374,10 @@ class Queue(Observer):
             raise BusyError(f"{MOST_WAITING} recordings may wait; come back when some are done")
         return room
 
-    def _cancel(self, recording: str) -> JobStatus:
-        status = self.board.status(recording)
-        if status.state == "working":
-            self._pool.stop(self._jobs.working[status.output][1])
-        elif status.state == "waiting":
-            self._enter().append(replace(begun(self._items[recording]), state="canceled"))
-            self._jobs.remove(status.output)
-            self.board.change(recording, state="canceled", why=None)
-        else:
-            raise ConflictError(f"{status.name}: is {status.state}; there is nothing to cancel")
-        return self.board.status(recording)
-
-    def _retry(self, recording: str, overrides: JobOverrides | None) -> JobStatus:
-        manifest = self._enter()
-        if recording not in self._items or not self.board.has(recording):
-            self._restore(manifest, recording)
-        status = self.board.status(recording)
-        if status.state not in ("failed", "canceled"):
-            raise ConflictError(f"{status.name}: is {status.state}; there is nothing to try again")
-        item = self._items.get(recording)
-        if item is None or not Path(item.source).is_file():
-            raise InputError(f"{status.name}: the recording is missing; send it again")
-        if overrides is not None:
-            item = replace(item, overrides=overrides)
-        manifest.append(begun(item))
+    def _begin(self, item: Item) -> JobStatus:
+        """Have a recording wait, also in the manifest. Raises OutputError."""
+        self._enter().append(begun(item))
         return self._wait_for(item)
-
-    def _dismiss(self, recording: str) -> None:
-        manifest = self._enter()
-        for entry in list(manifest.entries.values()):
-            if entry.again and entry.state == "failed" and _id(entry.output) == recording:
-                manifest.append(replace(entry, state="canceled", error=None))
-                if self.board.has(recording):
-                    self.board.change(recording, state="canceled", why=None)
 
     def _wait_for(self, item: Item) -> JobStatus:
         status = _status(item, "waiting")
@@ -388,7 +408,7 @@ _NO_WORK: dict[str, Any] = {"stage": None, "seconds_left": None, "seconds_after"
 
 
 def _look() -> None:
-    """Do nothing: after each step the queue submits what it can."""
+    """Do nothing; after each step the queue submits recordings."""
 
 
 def _status(item: Item, state: State, why: str | None = None) -> JobStatus:
@@ -398,3 +418,26 @@ def _status(item: Item, state: State, why: str | None = None) -> JobStatus:
 
 def _id(output: str) -> str:
     return id_of(Path(output_paths.name_of(output, Format.JSON)))
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return the name, with a number if a file or results of a recording with that name exist."""
+    stem, ending = os.path.splitext(name)  # noqa: PTH122
+    names = [other.casefold() for other in taken]
+    for number in count(1):
+        free = stem if number == 1 else f"{stem}-{number}"
+        if not any(other.startswith(f"{free.casefold()}.") for other in names):
+            return free + ending
+    raise AssertionError
+
+
+def _move(scratch: Path, path: Path) -> None:
+    """Rename a file to a name that must be free. Raises OSError."""
+    try:
+        os.link(scratch, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a disk without hard links
+        scratch.rename(path)
+    else:
+        scratch.unlink()
