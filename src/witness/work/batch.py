@@ -101,7 +101,7 @@ class Batch(Observer):
         self.results: dict[str, Result] = {}
         """By source."""
         self._reporter = SILENT
-        self._formatted: set[str] = set()  # sources of which only formats were missing
+        self._formatted: set[str] = set()  # sources that lacked formats only
         self._states: Counter[ResultState] = Counter()  # of the results, which may be too many to count often
         self._audio = 0.0
         self._seen: dict[str, tuple[int, int]] = {}  # size and time of the sources that need no other look
@@ -157,7 +157,7 @@ class Batch(Observer):
             self._set_result(entry, "left")
             self._reporter.note(f"left: {entry.error}; run the same command again to continue")
             return
-        if outcome is None:
+        if outcome is None:  # something has changed since the scan
             self._set_result(entry, "skipped" if entry.state == "done" else "failed")
             return
         self._set_result(entry, "done" if outcome.error is None else "failed")
@@ -277,7 +277,7 @@ class Batch(Observer):
         return todo
 
     def _is_complete(self, source: str, now: tuple[int, int]) -> bool:
-        """Return whether a file has not changed for a while, by a clock that nobody can set."""
+        """Return whether a file has not changed for a while, by a clock that cannot be set."""
         size, mtime, since = self._growing.get(source, (-1, -1, 0.0))
         if (size, mtime) != now:
             self._growing[source] = (*now, time.monotonic())

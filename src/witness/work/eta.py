@@ -38,7 +38,7 @@ PIECE = 40.0
 """Seconds of sound that the words of a track take longer than in the middle of a longer one: its first piece
 is recognized by itself, its last one is not full, and the language is detected."""
 LATEST = 20
-"""Recordings with the same ending from which others are estimated."""
+"""Recordings of each ending, the latest ones, that others with it are compared with."""
 ALIKE = 2.0
 """Largest ratio of their bytes per second of sound; above it, sizes tell nothing about lengths."""
 REMEMBERED = 50
@@ -59,8 +59,8 @@ PRIOR: Mapping[str, Pace] = {
 seconds of the stages `SINGLE_CORE`, seconds times cores of the others. Any other set has the last one's pace.
 With "builtin" the stages are `INTERLEAVED`; their time is divided as if they were not."""
 WORDS, BASE, LARGER = 0.087, 150e6, 1.14
-"""Seconds times cores that `base` takes for a second of sound; the bytes of its model; and the power of the
-bytes by which a larger model takes longer."""
+"""Seconds times cores that `base` takes for a second of sound, the bytes of its model, and an exponent: twice
+the bytes take 2 ** LARGER times as long."""
 SEARCH = 1.3
 """Times as long without `--fast-words`: docs/decisions/2026-11-24-beam.md."""
 SINGLE_CORE = ("start", "decode", "clustering")
@@ -148,7 +148,6 @@ class Estimate:
 
     @property
     def begun(self) -> bool:
-        """Whether there was any progress."""
         return self._begun is not None
 
     @property
@@ -249,33 +248,31 @@ class Workload:
     @classmethod
     def of_engine(cls, engine: Engine) -> Workload:
         """Return the workload of a single run. Raises the errors of choosing models."""
-        models = {role: model.sha256 if model else None for role, model in engine.files.items()}
         whisper = engine.whisper[0]
         weights = model_size(Path(whisper.path)) if whisper else 0
-        return cls._of(models, engine.chosen.name, weights, engine.options, engine.runtime, warm=False)
+        hashes = {role: model.sha256 if model else None for role, model in engine.files.items()}
+        return cls._of(hashes, engine.chosen.name, weights, engine.runtime, engine.options, warm=False)
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Workload:
         """Return the workload of recordings of a batch or of the desk."""
-        options = settings.options
-        return cls._of(
-            settings.models, options.models, settings.weights, options, settings.runtime, warm=True
-        )
+        options, weights = settings.options, settings.weights
+        return cls._of(settings.models, options.models, weights, settings.runtime, options, warm=True)
 
     @classmethod
     def _of(
         cls,
-        models: Mapping[str, str | None],
+        hashes: Mapping[str, str | None],
         pair: str,
         weights: int,
-        options: Options,
         runtime: Runtime,
+        options: Options,
         *,
         warm: bool,
     ) -> Workload:
-        digits = tuple(sha256 and sha256[:16] for role, sha256 in models.items() if role != "known")
+        models = tuple(sha256 and sha256[:16] for role, sha256 in hashes.items() if role != "known")
         device, cores = str(runtime.device), runtime.cores
-        return cls(digits, pair, weights, device, cores, options.fast, options.fast_words, warm)
+        return cls(models, pair, weights, device, cores, options.fast, options.fast_words, warm)
 
     def step(self, sound: float) -> float:
         """Return the seconds between two windows in a recording of so many seconds."""

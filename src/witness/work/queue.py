@@ -1,7 +1,7 @@
-"""The queue of a folder's recordings, for batch and desk alike: which waits, which is worked on, which ended.
+"""The queue of a folder's recordings, for batch and desk alike.
 
-A batch adds recordings until none is left; the desk adds them when they arrive and tells browsers. The jobs
-run on this machine (`pool`) or on a cluster. The folder's manifest says at any moment what is done, so a
+A batch fills it at once; the desk adds recordings when they arrive, and tells browsers. The jobs run on this
+machine (`pool`) or on a cluster. The folder's manifest knows at any moment which recordings are done, so a
 queue that is killed loses nothing but the work at hand.
 """
 
@@ -50,7 +50,7 @@ class Observer:
     """Events of a queue. A subclass overrides those that it needs."""
 
     live = False
-    """Whether `progressed` and `said` are called, from threads of the workers."""
+    """True has `progressed` and `said` called, from threads of the workers."""
 
     def begun(self, item: Item) -> None:
         """Take note that a recording is worked on."""
@@ -76,7 +76,7 @@ class Observer:
 
 
 Prepare = Callable[[Item], tuple[Item, Folder] | None]
-"""Returns a recording as it is to be done, with its folder; None: it must wait for something."""
+"""Returns a recording with all its settings, and its folder; None: it must wait for something."""
 
 
 class JobQueue:
@@ -114,7 +114,6 @@ class JobQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is worked on."""
         return not self.waiting and not self.working
 
     def call(self, step: Callable[[], object] | None) -> None:
