@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from conftest import CALL, in_process
-from witness.work import pool, produce
+from witness.work import pool, produce, worker
 
 OPTIONS = ("--models", "builtin", "--offline")
 
@@ -71,7 +71,7 @@ class Here(pool.Pool):
     def submit(self, job: produce.Job, _: object = None) -> Future[produce.Outcome]:
         """As `Pool.submit`, without starting a process."""
         future: Future[produce.Outcome] = Future()
-        future.set_result(produce.perform(produce.job_from_json(produce.job_to_json(job))))
+        future.set_result(worker.perform(worker.job_from_json(worker.job_to_json(job))))
         return future
 
 

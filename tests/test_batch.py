@@ -23,7 +23,7 @@ import ct2
 from conftest import CALL, in_process
 from recordings import OPTIONS, here, make, run, start
 from witness import Engine, machine_limits, pipeline
-from witness.cli.live import BatchCourse
+from witness.cli.batch import BatchCourse
 from witness.errors import InputError, UsageError, WitnessError
 from witness.options import Channels, Device, Options, PageAudio, Runtime
 from witness.progress import Reporter
@@ -31,8 +31,9 @@ from witness.schema import ModelFile
 from witness.storage import atomic, files
 from witness.work import batch, folder, plan, recordings
 from witness.work.manifest import Entry, Manifest
-from witness.work.produce import Job, Outcome, Settings, job_from_json, job_to_json
+from witness.work.produce import Job, Outcome, Settings
 from witness.work.queue import LostError
+from witness.work.worker import job_from_json, job_to_json
 
 
 def outputs(found, manifest) -> dict[str, str]:

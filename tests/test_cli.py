@@ -142,7 +142,7 @@ def test_verbose_says_how_sure_the_number_of_speakers_is(witness, short):
 
 
 def test_a_number_of_speakers_near_a_tie_is_said():
-    from witness.cli.run import _tell_of_a_tie
+    from witness.cli.run import _note_tie
     from witness.options import Bounds
     from witness.progress import Reporter
     from witness.schema import CLOSE, Count
@@ -150,7 +150,7 @@ def test_a_number_of_speakers_near_a_tie_is_said():
     def notes(*counts: Count, kept: Path | None = None, asked: Bounds = Bounds()) -> list[str]:
         said: list[str] = []
         found = SimpleNamespace(counts=counts, asked=asked)
-        _tell_of_a_tie(found, kept, Reporter(note=said.append))
+        _note_tie(found, kept, Reporter(note=said.append))
         return said
 
     near = Count(2, 3, CLOSE)
@@ -704,7 +704,7 @@ def test_recordings_of_one_name_do_not_take_each_other_s_results(beep):
         "call.wav.json": "call.wav",
         "call.ogg.json": "call.ogg",
     }
-    assert "ov/call.json is not of this recording; this is call.ogg.json" in result.stderr.decode()
+    assert "ov/call.json belongs to another recording; writing call.ogg.json instead" in result.stderr.decode()
     # One of the same name in another folder, and somebody's own file of that name.
     (beep.folder / "b").mkdir()
     soundfile.write(beep.folder / "b" / "call.flac", 0.1 * np.sin(np.arange(RATE) * 0.2), RATE)

@@ -129,7 +129,7 @@ def test_docx_is_not_written_to_a_terminal(monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with pytest.raises(UsageError, match="with -o"):
         output_paths.plan("call.wav", ["docx"], None)
-    assert output_paths.plan("call.wav", ["qda"], None).files == (("qda", None),)
+    assert output_paths.plan("call.wav", ["qda"], None) == (("qda", None),)
 
 
 # --- text for people ---
@@ -458,9 +458,7 @@ def test_without_words_there_are_speakers_and_times(form):
 def test_no_two_formats_share_a_file(tmp_path):
     names = [output_paths.name_of("call", form) for form in Format]
     assert len({name.lower() for name in names}) == len(Format)
-    planned = output_paths.plan(
-        "call.wav", [form.value for form in Format if form != "docx"], str(tmp_path)
-    ).files
+    planned = output_paths.plan("call.wav", [form.value for form in Format if form != "docx"], str(tmp_path))
     assert (tmp_path / "call.qda.txt", tmp_path / "call.TextGrid") == tuple(
         path for form, path in planned if form in ("qda", "textgrid")
     )
@@ -471,18 +469,18 @@ def test_the_name_of_a_file_says_its_format(tmp_path, form):
     if form == Format.DOCX:
         pytest.importorskip("docx")
     path = tmp_path / output_paths.name_of("a.b", form)
-    assert output_paths.plan("call.wav", [], str(path)).files == ((form, path),)
+    assert output_paths.plan("call.wav", [], str(path)) == ((form, path),)
     upper = tmp_path / path.name.upper()
-    assert output_paths.plan("call.wav", [], str(upper)).files == ((form, upper),)
+    assert output_paths.plan("call.wav", [], str(upper)) == ((form, upper),)
 
 
 def test_a_format_may_be_written_to_a_file_with_its_last_ending(tmp_path):
     for form, name in (("qda", "x.txt"), ("openai", "x.json"), ("txt", "x.txt"), ("textgrid", "x.textgrid")):
-        assert output_paths.plan("call.wav", [form], str(tmp_path / name)).files == ((form, tmp_path / name),)
+        assert output_paths.plan("call.wav", [form], str(tmp_path / name)) == ((form, tmp_path / name),)
     for form, name in (("srt", "x.qda.txt"), ("qda", "x.srt"), ("openai", "x.txt"), ("ctm", "x.txt")):
         with pytest.raises(UsageError, match="is one file, but -f says"):
             output_paths.plan("call.wav", [form], str(tmp_path / name))
-    assert output_paths.plan("call.wav", [], str(tmp_path / ".srt")).files == (
+    assert output_paths.plan("call.wav", [], str(tmp_path / ".srt")) == (
         ("txt", tmp_path / ".srt" / "call.txt"),
     )
 

@@ -21,7 +21,7 @@ from witness.recognition.engine_client import Remote
 from witness.storage import checkpoint as journal_module
 from witness.storage.checkpoint import OLD, Journal
 from witness.transcript import assemble
-from witness.work import produce
+from witness.work import produce, worker
 
 
 @pytest.fixture(autouse=True)
@@ -195,5 +195,5 @@ def test_a_job_leaves_no_journal_when_it_is_done(short, model, cache, tmp_path):
     options = Options(models="builtin", offline=True, whisper=str(model))
     settings = produce.Settings(options, Runtime(device="cpu"), {})
     job = produce.Job(str(short), (("txt", str(tmp_path / "call.txt")),), settings)
-    assert produce.perform(job).error is None
+    assert worker.perform(job).error is None
     assert not list((cache / "unfinished").iterdir())

@@ -17,19 +17,20 @@ from witness import machine_limits, pipeline, tracing
 from witness.audio import fifo, sound
 from witness.cli import lists, options
 from witness.cli.batch import batch_command
-from witness.cli.live import LiveText
 from witness.cli.main import main
-from witness.cli.run import run
+from witness.cli.run import LiveText, run
 from witness.errors import InputError, UsageError
 from witness.formats import output_paths
 from witness.options import Bounds, Options, Runtime
-from witness.progress import LongNote
+from witness.progress import LongNote, Reporter
+from witness.schema import Count, Source, Transcript
 from witness.storage import atomic
 from witness.transcript import store
 from witness.work import batch, cluster, plan, pool
 from witness.work.produce import Settings
 
 Seen = list[object]
+MODELS = dict.fromkeys(("segmentation", "embedding", "whisper"))
 RULES = Path(__file__).parent / "data" / "replace.txt"
 
 TRANSCRIPT = {
@@ -152,7 +153,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     @contextmanager
     def progress(quiet: bool, *_: object, **__: object):
         seen.append(("quiet", quiet))
-        yield options.Screen(note=lambda line: seen.append(("note", line)))
+        yield Reporter(note=lambda line: seen.append(("note", line)))
 
     class Engine:
         def __init__(self, wanted: Options, runtime: Runtime, **_: object) -> None:
@@ -190,13 +191,25 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
         def __exit__(self, *_: object) -> None: ...
 
-    transcript = SimpleNamespace(counts=("2",), failure=None, audio="audio", asked=Bounds(2), turns=())
-    transcript.styled = lambda style: f"in style {style}"
+    transcript = Transcript(
+        Source("call.wav", 1.0, 1, "0"),
+        MODELS,
+        MODELS,
+        {},
+        None,
+        (),
+        (),
+        (),
+        (),
+        counts=(Count(2),),
+        asked=Bounds(2),
+    )
     monkeypatch.setattr(options, "progress", progress)
-    monkeypatch.setattr(output_paths, "plan", note("plan", output_paths.Targets((("txt", None),))))
+    monkeypatch.setattr(output_paths, "plan", note("plan", (("txt", None),)))
+    monkeypatch.setattr(output_paths, "prepared", note("prepared", nullcontext()))
     monkeypatch.setattr(atomic, "write", note("write"))
     monkeypatch.setattr(pipeline, "Engine", Engine)
-    monkeypatch.setattr(LiveText, "show", lambda self, _: seen.append(("show", self._form, self._style)))
+    monkeypatch.setattr(LiveText, "finish", lambda self, *_: seen.append(("show", self._form, self._style)))
     monkeypatch.setattr(sound, "take", note("take"))
     monkeypatch.setattr(store, "save", note("save", []))
     trace = SimpleNamespace(document=lambda: "{}")

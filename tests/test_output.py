@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from witness.errors import OutputError, UsageError
+from witness.errors import InputError, OutputError, UsageError
 from witness.formats import output_paths
 from witness.storage import atomic, files
 
@@ -105,19 +105,28 @@ def test_a_link_is_replaced_and_a_pipe_is_written_into(tmp_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_a_plan_makes_its_folder_and_takes_it_back(tmp_path):
+def prepare(recording: str, formats: list[str], output: str, *, keep: bool = True) -> output_paths.Targets:
+    targets = output_paths.plan(recording, formats, output)
+    with output_paths.prepared(targets, keep=keep):
+        return targets
+
+
+def test_the_folder_of_a_plan_goes_again_if_the_work_fails(tmp_path):
     targets = output_paths.plan("a/call.wav", ["srt", "srt", "json"], f"{tmp_path}/new/deep")
     folder = tmp_path / "new" / "deep"
-    assert [name for name, _ in targets.files] == ["srt", "json"]
-    assert [path for _, path in targets.files] == [folder / "call.srt", folder / "call.json"]
-    assert folder.is_dir()
-    targets.give_up()
+    assert targets == (("srt", folder / "call.srt"), ("json", folder / "call.json"))
+    made = []
+    with pytest.raises(InputError), output_paths.prepared(targets):
+        raise InputError(str(made.append(folder.is_dir())))
+    assert made == [True]
     assert not (tmp_path / "new").exists()
 
 
-def test_what_was_there_is_not_taken_back(tmp_path):
+def test_a_folder_that_existed_stays_if_the_work_fails(tmp_path):
     (tmp_path / "kept").mkdir()
-    output_paths.plan("call.wav", [], f"{tmp_path}/kept").give_up()
+    targets = output_paths.plan("call.wav", [], f"{tmp_path}/kept")
+    with pytest.raises(InputError), output_paths.prepared(targets):
+        raise InputError("no recording")
     assert (tmp_path / "kept").is_dir()
 
 
@@ -143,16 +152,16 @@ def test_the_recording_is_never_written_over(tmp_path, monkeypatch, name, to):
 def test_requests_that_cannot_be_met(tmp_path, monkeypatch, formats, to, error):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error) as caught:
-        output_paths.plan("call.wav", formats, to)
+        prepare("call.wav", formats, to)
     assert "\n" not in str(caught.value)
 
 
 def test_one_format_twice_is_one_format(tmp_path):
-    assert len(output_paths.plan("call.wav", ["json", "json"], f"{tmp_path}/x.json").files) == 1
+    assert len(prepare("call.wav", ["json", "json"], f"{tmp_path}/x.json")) == 1
 
 
 def test_a_special_file_takes_one_format():
-    assert [name for name, _ in output_paths.plan("call.wav", ["srt"], os.devnull).files] == ["srt"]
+    assert [name for name, _ in prepare("call.wav", ["srt"], os.devnull)] == ["srt"]
 
 
 def mode(path: Path) -> int:
@@ -163,25 +172,26 @@ def mode(path: Path) -> int:
 
 
 def test_a_long_name_leaves_room_for_the_findings(tmp_path):
-    ((_, path),) = output_paths.plan("a" * 246 + ".wav", ["json"], f"{tmp_path}/out").files
+    ((_, path),) = prepare("a" * 246 + ".wav", ["json"], f"{tmp_path}/out")
     for made in (path, output_paths.beside(path)):
         made.touch()
     assert path.stem.startswith("a" * 200)
     with pytest.raises(OutputError, match=r"findings\.npz: cannot be written"):
-        output_paths.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
+        prepare("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json")
     assert not (tmp_path / "new").exists()
     for folder in ("x" * 300, "a/" * 3000):
-        with pytest.raises(OutputError, match="cannot be written"):
-            output_paths.prepare([("json", tmp_path / folder / "s.json")])
+        targets = [("json", tmp_path / folder / "s.json")]
+        with pytest.raises(OutputError, match="cannot be written"), output_paths.prepared(targets):
+            raise AssertionError
     # Without findings there is room for it.
-    output_paths.plan("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
+    prepare("call.wav", [], f"{tmp_path}/new/{'a' * 246}.json", keep=False)
 
 
 @pytest.mark.parametrize("name", ["s.json", "s.findings.npz"])
 def test_a_folder_in_the_place_of_a_result(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(OutputError, match=f"{name}: is a folder"):
-        output_paths.plan("s.wav", ["srt", "json"], str(tmp_path))
+        prepare("s.wav", ["srt", "json"], str(tmp_path))
 
 
 def test_a_link_of_the_system_is_written_into(tmp_path):
@@ -205,7 +215,7 @@ def test_links_that_lead_nowhere_give_way(tmp_path):
     ):
         (tmp_path / name).symlink_to(target)
     for name in ("loop.json", "gone.json", "s.json"):
-        ((_, path),) = output_paths.plan("call.wav", [], str(tmp_path / name)).files
+        ((_, path),) = prepare("call.wav", [], str(tmp_path / name))
         atomic.write(b"{}", path)
         assert not path.is_symlink()
 
@@ -213,22 +223,25 @@ def test_links_that_lead_nowhere_give_way(tmp_path):
 def test_a_pipe_in_the_place_of_the_findings_is_not_written_into(tmp_path):
     os.mkfifo(tmp_path / "s.findings.npz")
     with pytest.raises(OutputError, match=r"s\.findings\.npz: is not a regular file"):
-        output_paths.plan("s.wav", ["json"], str(tmp_path))
+        prepare("s.wav", ["json"], str(tmp_path))
     os.mkfifo(tmp_path / "s.json")
-    with pytest.raises(OutputError, match=r"s\.json: is not a regular file"):
-        output_paths.prepare([("json", tmp_path / "s.json")], pipes=False)
-    assert output_paths.plan("s.wav", ["json"], str(tmp_path)).files  # into a pipe, without findings
+    targets = [("json", tmp_path / "s.json")]
+    refused = pytest.raises(OutputError, match=r"s\.json: is not a regular file")
+    with refused, output_paths.prepared(targets, pipes=False):
+        raise AssertionError
+    assert prepare("s.wav", ["json"], str(tmp_path))  # into a pipe, without findings
 
 
-def test_the_first_name_that_is_free(tmp_path):
+def test_the_first_name_that_is_free(tmp_path, monkeypatch):
     def plan(taken: int) -> str:
         tried = []
 
-        def free(paths) -> bool:
-            tried.append(paths)
+        def is_free(paths: list[Path], recording: str) -> bool:
+            tried.append((paths, recording))
             return len(tried) > taken
 
-        ((_, path),) = output_paths.plan("in/call.m4a", ["srt"], str(tmp_path), free=free).files
+        monkeypatch.setattr(output_paths, "_is_free", is_free)
+        ((_, path),) = output_paths.plan("in/call.m4a", ["srt"], str(tmp_path), spare=True)
         return path.name
 
     digest = plan(9)
@@ -254,7 +267,7 @@ def test_what_is_replaced_keeps_its_mode(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 def test_voices_are_private(tmp_path):
     json, voices = tmp_path / "new" / "s.json", tmp_path / "new" / "s.findings.npz"
-    output_paths.plan("s.wav", ["json"], f"{tmp_path}/new")
+    prepare("s.wav", ["json"], f"{tmp_path}/new")
     assert mode(json.parent) == 0o700
     atomic.write_all([(b"v", voices), (b"{}", json)], private=[voices])
     umask = os.umask(0)
@@ -263,7 +276,7 @@ def test_voices_are_private(tmp_path):
     voices.chmod(0o664)  # as earlier versions wrote it; its group stays
     atomic.write(b"v", voices, private=True)
     assert mode(voices) == 0o660
-    output_paths.plan("s.wav", ["json"], f"{tmp_path}/without", keep=False)
+    prepare("s.wav", ["json"], f"{tmp_path}/without", keep=False)
     assert mode(tmp_path / "without") == 0o777 & ~umask
 
 

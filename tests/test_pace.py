@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from witness.cli import options
-from witness.cli.live import BatchCourse, RunCourse
+from witness.cli.batch import BatchCourse
+from witness.cli.run import RunCourse
 from witness.options import Options, Runtime
 from witness.work import eta
 from witness.work.eta import PIECE, Forecast

@@ -28,7 +28,7 @@ from witness.serve.openai import answers
 from witness.serve.openai.jobs import Work
 from witness.transcript import assemble, partial
 from witness.transcript.partial import NOT_BEGUN, PartialTrack
-from witness.work import produce
+from witness.work import worker
 
 ENDS = (".", "?", "!", "", "", "", "", "")
 
@@ -140,7 +140,7 @@ def test_watchers_of_a_job_are_told_every_segment_once(seed):
         assert first == len(told)
         told.extend(segments)
 
-    heard = produce._telling(said, {})
+    heard = worker._new_segments(said, {})
     for tracks in courses(found.tracks, np.random.default_rng(seed)):
         heard(partial.final_part(who, tracks))
     assert told == json.loads(complete.to("openai"))["segments"]

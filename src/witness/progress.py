@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 Progress = Callable[[str, float, float], None]
@@ -54,6 +55,8 @@ class Reporter:
     """What belongs into the result, too."""
     check: Callable[[], None] = no_check
     """Raises CancelledError if the work is not wanted anymore; for loops that wait and report nothing."""
+    aside: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Clears the terminal of progress meanwhile, so that a result can be printed."""
 
 
 SILENT = Reporter()

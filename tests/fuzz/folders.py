@@ -160,7 +160,7 @@ class Here:
 
     def submit(self, job: Any, _: object = None) -> Future[Any]:
         """As `Pool.submit`."""
-        from witness.work.produce import job_from_json, job_to_json, perform
+        from witness.work.worker import job_from_json, job_to_json, perform
 
         future: Future[Any] = Future()
         future.set_result(perform(job_from_json(job_to_json(job))))
@@ -169,9 +169,9 @@ class Here:
 
 def batch(work: Path, options: list[str], engine: Any) -> int:
     """A batch from work/in to work/out, in this process, which it ends."""
-    from witness.work import pool, produce
+    from witness.work import pool, worker
 
-    pool.Pool, produce._engine = Here, lambda _: engine  # type: ignore[assignment,misc]
+    pool.Pool, worker._engine = Here, lambda _: engine  # type: ignore[assignment,misc]
     return trials.command("batch", f"{work}/in", "-o", f"{work}/out", *OPTIONS, *options)
 
 

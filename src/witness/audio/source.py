@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+_ENDINGS = """
+3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm
+iff m2ts m4a m4b m4r m4v mka mkv mov mp2 mp3 mp4 mpa mpc mpeg mpg mpga mts oga ogg ogm ogv opus qcp ra rm rmvb
+sd2 shn snd spx tta ts vob voc vox w64 wav wave weba webm wma wmv wv
+"""
+ENDINGS = frozenset(_ENDINGS.split())
+"""Endings of recordings in a folder; a file that is named may have any."""
 ADDRESS = re.compile(r"(?i)(https?|ftp)://")
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL}
 """Errors of a path that leads nowhere, rather than of a disk."""

@@ -11,7 +11,6 @@ import click
 
 from witness import machine_limits, text
 from witness.cli import options, signals
-from witness.cli.live import BatchCourse
 from witness.errors import CancelledError, PartlyFailedError, UsageError
 from witness.options import Device, Options, PageAudio, Runtime
 from witness.progress import Reporter
@@ -227,3 +226,15 @@ def _tell(reporter: Reporter, course: BatchCourse) -> Tell:
             reporter.note(line)
 
     return tell
+
+
+class BatchCourse:
+    """How far a batch is, with the estimate that its lines have."""
+
+    def __init__(self) -> None:
+        self.left: float | None = None
+        """Seconds."""
+
+    def hear(self, stage: str, done: float, total: float) -> options.Left | None:
+        """As `options.Course`."""
+        return options.Left(done / max(1.0, total), self.left) if stage == "recordings" else None

@@ -140,16 +140,14 @@ def _convert(
     reporter: Reporter,
 ) -> None:
     """Write one transcript to its files."""
-    from witness.audio import sound
-    from witness.transcript import store
+    from witness.work.produce import Caller, Job, Settings, job_files, produce
 
-    transcript = store.read(path).styled(style)
     targets = output_paths.plan(str(path), formats, to)
-    heard = sound.take(transcript.audio, targets.files, html_audio, beside=path.parent, reporter=reporter)
-    if all(target == store.sibling(path, form) for form, target in targets.files):
-        with store.opened(path) as there:
-            left = there.add(store.read(path).styled(style), [form for form, _ in targets.files], heard).left
-    else:
-        left = store.save(transcript, targets.files, sound=heard)
-    for line in left:
+    job = Job(
+        str(path),
+        job_files(targets),
+        Settings(html_audio=html_audio, style=style),
+        transcript=str(path),
+    )
+    for line in produce(job, Caller(reporter=reporter)).left:
         reporter.note(line)

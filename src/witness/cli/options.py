@@ -8,8 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -444,23 +443,15 @@ def time_left() -> ProgressColumn:
     return TimeLeft()
 
 
-@dataclass(frozen=True)
-class Screen(Reporter):
-    """A reporter, and a way to print on the terminal that it uses."""
-
-    aside: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Inside of it there is no bar."""
-
-
 @contextmanager
-def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -> Iterator[Screen]:
+def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -> Iterator[Reporter]:
     """A progress bar, and the notes, on stderr; the bar only on a terminal.
 
     `course` has one bar for the stages that it knows; any other stage has its own. A long note comes once the
     work has begun, whole the first time on this machine or if `verbose`.
     """
     if quiet:
-        yield Screen(lambda *_: signals.check())
+        yield Reporter(lambda *_: signals.check())
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
@@ -514,5 +505,5 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
             finally:
                 bars.start()
 
-        yield Screen(show, note, aside=aside)
+        yield Reporter(show, note, aside=aside)
         release()  # not after an error, which has nothing to do with them

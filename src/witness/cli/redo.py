@@ -14,7 +14,6 @@ from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import Bounds, PageAudio
 from witness.text import printable
-from witness.work import recordings
 
 
 @click.command("redo", short_help="Correct the speakers of a transcript, in seconds.")
@@ -56,9 +55,9 @@ def redo_command(
     JSON. The JSON is replaced and keeps the corrections for later redos. Without -f and -o, the text goes to
     stdout.
     """
-    from witness.audio import sound
-    from witness.formats import document, writers
-    from witness.transcript import redo, store
+    from witness.transcript import store
+    from witness.transcript.redo import Changes
+    from witness.work.produce import Caller, Job, Settings, job_files, produce
 
     style = options.style(asked)
     if (json := json_of(transcript)) != transcript:
@@ -68,26 +67,18 @@ def redo_command(
     others = tuple(form for form in formats if form != "json" or to is not None)
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"
-    with options.progress(quiet) as reporter, store.opened(transcript) as there:
-        before = redo.read(transcript)
-        if before.lack and before.document.findings is not None:
-            reporter.note(f"only what the transcript says can be corrected: {before.lack}")
-        corrections = [correction for file in saved for correction in redo.from_file(before, file)]
-        corrections += [correction for merge in merges for correction in redo.merging(before, merge)]
-        corrections += [redo.naming(before, name) for name in names]
-        corrections += redo.replacing(before, replaced)
-        targets = output_paths.plan(str(transcript), others, to)
-        found = redo.redo(before, Bounds(**asked), corrections, forget=forget, reporter=reporter)
-        after = document.in_milliseconds(found.styled(style))
-        audio = PageAudio(html_audio)
-        heard = sound.take(after.audio, targets.files, audio, beside=transcript.parent, reporter=reporter)
-        beside = [form for form, path in targets.files if path == store.sibling(transcript, form)]
-        written = there.write(after, before.link, also=beside, sound=heard)
-        for line in written.left:
+    json_alone = formats and not others
+    targets = () if json_alone else output_paths.plan(str(transcript), others, to)
+    job = Job(
+        str(transcript),
+        job_files(targets),
+        Settings(html_audio=PageAudio(html_audio), style=style),
+        transcript=str(transcript),
+        changes=Changes(Bounds(**asked), forget, merges, names, saved, replaced),
+    )
+    with options.progress(quiet) as reporter:
+        for line in produce(job, Caller(reporter=reporter)).left:
             reporter.note(line)
-    rest = [(form, path) for form, path in targets.files if form not in beside]
-    if rest and (others or not formats):
-        writers.save(after, rest, sound=heard)
 
 
 def json_of(path: Path) -> Path:
@@ -95,13 +86,15 @@ def json_of(path: Path) -> Path:
 
     What may be JSON is given back as it is.
     """
+    from witness.audio.source import ENDINGS
+
     form = output_paths.format_of(path.name)
     if form == Format.JSON or not path.is_file() or (form is None and path.suffix == ""):
         return path
     stem = path.name[: -len(form.ending) - 1] if form is not None else path.stem
     near = [path.with_name(f"{name}.json") for name in dict.fromkeys((stem, path.name))]
     found = next((one for one in near if one.is_file()), None)
-    if found is None and (form is not None or path.suffix[1:].lower() in recordings.ENDINGS):
+    if found is None and (form is not None or path.suffix[1:].lower() in ENDINGS):
         kind = "a transcript in another format" if form is not None else "a recording"
         raise InputError(
             f"{path} is {kind}, and there is no {near[0].name} beside it; give the JSON that Witness wrote"

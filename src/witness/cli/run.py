@@ -4,25 +4,102 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from witness.cli import options, signals
-from witness.cli.live import FORMATS, LiveText, RunCourse
-from witness.errors import UsageError, WitnessError
+from witness.errors import OutputError, WitnessError
 from witness.formats import output_paths
+from witness.formats.registry import Format
 from witness.options import Bounds, Device, Options, PageAudio, Runtime
 from witness.progress import Reporter
 from witness.storage import atomic
-from witness.storage.checkpoint import Journal
 from witness.text import count as number
 
 if TYPE_CHECKING:
+    from witness.pipeline import Engine
     from witness.schema import Transcript
+    from witness.work.eta import Estimate, Workload
+
+
+LIVE_FORMATS = (Format.TXT, Format.SRT)
+"""Those of which the beginning of a transcript is the beginning of the whole."""
+
+
+class LiveText:
+    """Prints what is final of a transcript, each byte once."""
+
+    def __init__(
+        self, form: str, style: Mapping[str, Any], aside: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """`style`: as `Transcript.styled` takes it; `aside` clears the terminal of bars meanwhile."""
+        self._form, self._style, self._aside = form, style, aside
+        self._printed = b""
+        self._failed = False
+
+    def hear(self, transcript: Transcript) -> None:
+        """Print the new part of a transcript that is not complete; if that fails, wait for the end.
+
+        Raises BrokenPipeError.
+        """
+        from witness.formats import document, writers
+
+        if not self._failed:
+            marked = document.in_milliseconds(transcript.styled(self._style))
+            try:
+                self._print(writers.content(marked, self._form))
+            except OutputError:
+                self._failed = True
+
+    def finish(self, content: bytes, failure: WitnessError | None) -> None:
+        """Print the rest of the result, or all of it after a failure. Raises OutputError, BrokenPipeError."""
+        if failure is not None:
+            self._printed = b""
+        self._print(content)
+
+    def _print(self, content: bytes) -> None:
+        if not content.startswith(self._printed):
+            raise OutputError(
+                "the text on stdout is not how the transcript begins; this is a bug, please report it; fix: "
+                "transcribe the recording again with -o FOLDER"
+            )
+        with self._aside():
+            atomic.write(content[len(self._printed) :], None)
+        self._printed = content
+
+
+class RunCourse:
+    """How far a run is: its stages weighted by what they took in the last run of this kind."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        """Set before the run begins."""
+        self._workload: Workload | None = None
+        self._estimate: Estimate | None = None
+
+    def hear(self, stage: str, done: float, total: float) -> options.Left | None:
+        """As `options.Course`; the models are chosen once a stage of the recording has begun."""
+        from witness.work import eta
+
+        if self.engine is None or stage not in eta.STAGES:
+            return None
+        if self._estimate is None:
+            self._workload = eta.Workload.of_engine(self.engine)
+            self._estimate = eta.start_estimate(self._workload)
+        self._estimate.update(stage, done, total)
+        return options.Left(self._estimate.share, self._estimate.left)
+
+    def learn(self) -> None:
+        """The run was whole."""
+        from witness.work import eta
+
+        if self._workload is not None and self._estimate is not None:
+            eta.remember(self._workload, self._estimate)
 
 
 class NoWordsError(WitnessError):
@@ -102,88 +179,53 @@ def run(
     style = options.style(asked)
     wanted = Options(**asked)
     runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
-    targets, remark = _planned(recording, formats, to, keep=not no_findings, force=force)
-    with _profile(profile), Journal() as journal:
-        try:
-            live: LiveText | None = None
-            with options.progress(quiet, verbose, course := RunCourse()) as reporter:
-                if remark is not None:
-                    reporter.note(remark)
-                from witness.pipeline import Engine
+    targets = output_paths.plan(recording, formats, to, spare=not force)
+    failure: WitnessError | None = None
+    with _profile(profile):
+        with options.progress(quiet, verbose, course := RunCourse()) as reporter:
+            if not force and (line := output_paths.unusual_name(recording, to, targets)) is not None:
+                reporter.note(line)
+            from witness.pipeline import Engine
+            from witness.work.produce import Caller, Job, Settings, job_files, produce
 
-                if (printed := _printed(targets)) is not None:
-                    live = LiveText(printed, style, reporter.aside)
-                engine = Engine(
-                    wanted,
-                    runtime,
-                    progress=reporter.progress,
-                    note=reporter.note,
-                    cancel=signals.arrived,
-                )
-                course.engine = engine
-                transcript = engine.transcribe(
-                    recording, heard=None if live is None else live.hear, journal=journal
-                )
+            engine = course.engine = Engine(
+                wanted, runtime, progress=reporter.progress, note=reporter.note, cancel=signals.arrived
+            )
+            (form, file), *_ = targets
+            live = LiveText(form, style, reporter.aside) if file is None and form in LIVE_FORMATS else None
+
+            def recognized(transcript: Transcript) -> None:
+                nonlocal failure
+                failure = transcript.failure
                 if transcript.turns and not transcript.utterances:  # a beep, or a cough
                     reporter.note("no words were found in this recording")
-                _tell_of_a_tie(transcript, None if no_findings else targets.json, reporter)
+                json = next((file for form, file in targets if form == Format.JSON), None)
+                _note_tie(transcript, None if no_findings else json, reporter)
                 if verbose:
                     for count in transcript.counts:
                         reporter.note(f"number of speakers: {count}")
-                # Not before: it imports what decodes, and whisper starts first.
-                from witness.audio import sound
 
-                audio = PageAudio(html_audio)
-                heard = sound.take(transcript.audio, targets.files, audio, reporter=reporter)
-        except BaseException:
-            targets.give_up()
-            raise
-        from witness.transcript import store
-
-        places = targets.files
-        if live is not None and not (live.begun and transcript.failure):
-            live.show(transcript)
-            places = tuple(place for place in places if place[1] is not None)
-        left = store.save(
-            transcript.styled(style), places, keep=not no_findings, sound=heard, fresh=True, force=force
-        )
-        if transcript.failure is None:
-            journal.forget()
-            if not journal.resumed:
-                course.learn()
-        for line in left:
+            keep, audio = not no_findings, PageAudio(html_audio)
+            settings = Settings(wanted, runtime, keep_findings=keep, html_audio=audio, style=style)
+            job = Job(
+                recording,
+                job_files(targets),
+                settings,
+                force=force,
+            )
+            caller = Caller(lambda: engine, reporter, recognized=recognized)
+            if live is not None:
+                caller = replace(caller, heard=live.hear, show=lambda content: live.finish(content, failure))
+            outcome = produce(job, caller)
+        if failure is None and not outcome.resumed:
+            course.learn()
+        for line in outcome.left:
             click.echo(f"note: {line}", err=True)
-    if transcript.failure is not None:
-        raise NoWordsError(transcript.failure)
+    if failure is not None:
+        raise NoWordsError(failure)
 
 
-def _printed(targets: output_paths.Targets) -> str | None:
-    """The format that stdout gets, if it can be printed as it comes."""
-    return next((form for form, path in targets.files if path is None and form in FORMATS), None)
-
-
-def _planned(
-    recording: str, formats: tuple[str, ...], to: str | None, *, keep: bool, force: bool
-) -> tuple[output_paths.Targets, str | None]:
-    """Where the results go, and what to say about their names. Raises UsageError, OutputError."""
-    from witness.work import existing_outputs
-
-    def free(paths: Sequence[Path]) -> bool:
-        return existing_outputs.free(paths, recording)
-
-    targets = output_paths.plan(recording, formats, to, keep=keep, free=None if force else free)
-    paths = [path for _, path in targets.files if path is not None]
-    if paths and not force and (loss := existing_outputs.loss(paths)) is not None:
-        targets.give_up()
-        raise UsageError(loss)
-    usual = "stdin" if recording == "-" else output_paths.names(Path(recording).name, recording)[0]
-    if not paths or not to or Path(to) in paths or paths[0].stem == usual:
-        return targets, None
-    taken = paths[0].with_name(f"{usual}{paths[0].suffix}")
-    return targets, f"{taken} is not of this recording; this is {paths[0].name} (--force replaces it)"
-
-
-def _tell_of_a_tie(transcript: Transcript, kept: Path | None, reporter: Reporter) -> None:
+def _note_tie(transcript: Transcript, kept: Path | None, reporter: Reporter) -> None:
     """Note the number of speakers that is nearly as likely. `kept`: the JSON file that redo can work from."""
     if transcript.asked != Bounds() or len(transcript.counts) != 1:
         return  # it was asked for, or each side of a call has its own

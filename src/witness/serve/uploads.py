@@ -26,11 +26,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from witness.audio import containers
+from witness.audio.source import ENDINGS
 from witness.errors import OutputError, WitnessError
 from witness.storage import files, transaction
 from witness.text import one_line
 from witness.work.produce import FULL
-from witness.work.recordings import ENDINGS
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks

@@ -88,6 +88,35 @@ class _Corrected:
     corrections: Corrections
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Changes of a person to a transcript, as `witness redo` takes them."""
+
+    asked: Bounds = Bounds()
+    forget: bool = False
+    """Drop earlier corrections, except notes, and the number of speakers."""
+    merges: tuple[str, ...] = ()
+    """As `merging` takes them."""
+    names: tuple[str, ...] = ()
+    """As `naming` takes them."""
+    saved: tuple[Path, ...] = ()
+    """Files of corrections that a page saved."""
+    replaced: tuple[tuple[str, str], ...] = ()
+    """As `replacements` takes them."""
+
+
+def change(path: Path, changes: Changes, reporter: Reporter = SILENT) -> Transcript:
+    """Return the transcript at `path` with the changes. Raises InputError, UsageError."""
+    before = read(path)
+    if before.lack and before.document.findings is not None:
+        reporter.note(f"only what the transcript says can be corrected: {before.lack}")
+    more = [correction for file in changes.saved for correction in from_file(before, file)]
+    more += [correction for merge in changes.merges for correction in merging(before, merge)]
+    more += [naming(before, name) for name in changes.names]
+    more += replacing(before, changes.replaced)
+    return redo(before, changes.asked, more, forget=changes.forget, reporter=reporter)
+
+
 def read(path: Path, *, whole: bool = True) -> Saved:
     """The JSON at `path` and its findings, if they are there. Raises InputError if either cannot be used.
 

@@ -23,8 +23,9 @@ from witness.options import Device
 from witness.progress import SILENT, Reporter
 from witness.work.plan import share
 from witness.work.pool import Pool
-from witness.work.produce import Job, Outcome, Watcher, job_from_json, job_to_json
+from witness.work.produce import Job, Outcome, Watcher
 from witness.work.queue import LostError
+from witness.work.worker import job_from_json, job_to_json
 
 PATIENCE = 10
 """Seconds after which a scheduler that does not answer is given up."""

@@ -14,7 +14,6 @@ from witness.formats.registry import Format
 from witness.options import Runtime
 from witness.storage import files, transaction
 from witness.transcript import store
-from witness.work import existing_outputs
 from witness.work.manifest import Entry, Manifest, State
 from witness.work.plan import BatchRequest, fingerprint
 from witness.work.produce import Job, Outcome, Settings
@@ -128,7 +127,7 @@ class Folder:
         if self.transcript(item) is not None:
             return None
         targets = self._targets(item.output)
-        if (loss := existing_outputs.loss(targets)) is not None:
+        if (loss := output_paths.refuse_loss(targets)) is not None:
             return loss
         findings = [
             output_paths.beside(path) for path in targets if output_paths.format_of(path.name) == Format.JSON
@@ -137,8 +136,8 @@ class Folder:
         taken = next(filter(os.path.lexists, paths), None)
         if item.output in self.manifest.entries or taken is None:
             return None
-        earlier = existing_outputs.find(targets)
-        if earlier is not None and earlier.is_of(item.source):
+        earlier = output_paths.find_transcript(targets)
+        if earlier is not None and output_paths.is_of(earlier[1], item.source):
             return None
         return f"{taken}: is there already and not of this batch; fix: move it away, or use --force"
 

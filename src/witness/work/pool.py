@@ -15,7 +15,8 @@ from types import TracebackType
 
 from witness.child import Child, ChildError, DiedError, Limits, Message, TooLargeError, TooSlowError
 from witness.errors import CancelledError
-from witness.work.produce import Job, Outcome, Watcher, job_to_json, nothing_said, outcome_from_json
+from witness.work.produce import Job, Outcome, Watcher, nothing_said
+from witness.work.worker import job_to_json, outcome_from_json
 
 TRIES = 2
 """Attempts at a recording whose worker dies: the fault may have been the worker's."""
@@ -141,7 +142,7 @@ class _Slot(threading.Thread):
                 raise CancelledError(f"{job.source}: canceled")
             if self._closing.is_set():
                 return Outcome(f"{job.source}: interrupted; run the same command again to continue", 1)
-            child = self._child = self._child or Child("witness.work.produce")
+            child = self._child = self._child or Child("witness.work.worker")
         request = {"job": job_to_json(job), "watched": watcher is not None}
         request["heard"] = watcher is not None and watcher.said is not nothing_said
         try:

@@ -1,47 +1,29 @@
-"""One recording of a batch -> its files. Also the process that does it: `python -m witness.work.produce`.
-
-A damaged recording can end a process without warning, and one that hangs can only be killed; so a batch
-works in child processes (`pool`), whose models stay open from one recording to the next. Their request and
-reply, as `witness.child` carries them, with news of a job that somebody watches or hears:
-
-    {"job": line, "watched": false, "heard": false}  ->  {"outcome": line}
-    {..., "watched": true}  ->  {"news": {"stage": "decode", "done": 1.0, "total": 4.0}}, ...
-    {..., "heard": true}  ->  {"news": {"said": [segment, ...], "first": 0}}, ...
-"""
+"""A recording, or a transcript, -> its files: the one act of run, batch, desk, convert, redo and the API."""
 
 from __future__ import annotations
 
 import errno
-import json
-import time
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from witness.child import Buffer, Message, Tell, serve_telling
-from witness.errors import (
-    InputError,
-    ModelError,
-    OutputError,
-    ReadError,
-    ScratchError,
-    TranscriptionError,
-    WitnessError,
-    broken_package,
-    lacks_memory,
-)
+from witness.errors import TranscriptionError, UsageError, WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import Options, PageAudio, Runtime
-from witness.progress import Progress, no_progress
+from witness.progress import SILENT, Progress, Reporter, no_progress
+from witness.storage import atomic
 from witness.storage.checkpoint import Journal
-from witness.text import one_line
-from witness.work.recordings import size_and_mtime
 
 if TYPE_CHECKING:
     from witness.pipeline import Engine
-    from witness.schema import Transcript
+    from witness.schema import Sound, Transcript
+    from witness.transcript.partial import OnPartial
+    from witness.transcript.redo import Changes
+    from witness.transcript.store import Store
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 """Errors after which no other recording of the batch could be written either."""
@@ -51,10 +33,10 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 class Settings:
     """What all jobs of a batch share."""
 
-    options: Options
-    """No choice is left in them that two machines could make differently."""
-    runtime: Runtime
-    models: dict[str, str | None]
+    options: Options = field(default_factory=Options)
+    """For a batch, no choice is left in them that two machines could make differently."""
+    runtime: Runtime = field(default_factory=Runtime)
+    models: Mapping[str, str | None] = field(default_factory=dict)
     """Role -> sha256 that the model must have."""
     warnings: tuple[str, ...] = ()
     """About the choice of models; they go into every transcript."""
@@ -72,10 +54,10 @@ class Job:
     """One recording, with everything that a worker must know."""
 
     source: str
-    """An absolute path, as are those of the files."""
-    files: tuple[tuple[str, str], ...]
-    """Formats and their files."""
-    settings: Settings
+    """The recording's path. Paths of a job for another process are absolute."""
+    files: tuple[tuple[str, str | None], ...]
+    """Formats and their files; None: stdout."""
+    settings: Settings = field(default_factory=Settings)
     limit: float | None = None
     """Seconds that it may take."""
     limit_memory: int | None = None
@@ -83,7 +65,9 @@ class Job:
     force: bool = False
     """A transcript that a person has corrected may be replaced."""
     transcript: str | None = None
-    """The JSON that says what was recognized already; None: that is to be done."""
+    """The JSON of a transcript that exists; None: the recording is recognized."""
+    changes: Changes | None = None
+    """Changes to that transcript, which replace it; None: only other formats of it are written."""
     resumable: bool = True
     """Whether what is done is kept until it is complete, so that it need not be done again."""
     samples: tuple[tuple[str, str], ...] = ()
@@ -92,6 +76,11 @@ class Job:
     """The JSON of a recording with the same bytes, with these settings; None: there is none."""
     again: bool = False
     """The transcript that is there gives way to the new one, which keeps what a person did to it."""
+
+
+def job_files(targets: output_paths.Targets) -> tuple[tuple[str, str | None], ...]:
+    """Return the targets as `Job.files`."""
+    return tuple((form, None if path is None else str(path)) for form, path in targets)
 
 
 @dataclass(frozen=True)
@@ -142,79 +131,70 @@ def nothing_said(first: int, segments: Sequence[Segment]) -> None:
 
 @dataclass(frozen=True)
 class Watcher:
-    """Whoever watches a job; both are called from a thread of the pool."""
+    """Callbacks of whoever watches a job; a thread of the pool calls them."""
 
     progress: Progress = no_progress
     said: Said = nothing_said
 
 
-PACE = 0.25
-"""Seconds between two pieces of news of the same stage."""
-
-_engines: dict[str, Engine] = {}
-_watcher: Progress = no_progress
-"""Who is told how far the job at hand is."""
+def ignore(transcript: Transcript) -> None:
+    """Take a transcript that the caller need not see."""
 
 
-def perform(job: Job, progress: Progress = no_progress, said: Said | None = None) -> Outcome:
-    """Transcribe one recording and write its files. The outcome says what went wrong, if anything."""
-    global _watcher
-    begun = time.monotonic()
-    _watcher = progress
-    try:
-        outcome = _perform(job, said)
-    except WitnessError as error:
-        reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
-        full = isinstance(error, OutputError) and not isinstance(error, ScratchError) and reason in FULL
-        outcome = Outcome(str(error), error.exit_code, full=full, later=isinstance(error, ReadError))
-    except Exception as error:  # it must not end the batch
-        text = broken_package(error) or (
-            " ".join(f"{type(error).__name__}: {error}".split()) + "; this is a bug, please report it"
-        )
-        if lacks_memory(error):
-            text = "not enough memory; use fewer --jobs"
-        outcome = Outcome(f"{job.source}: {text}", 1)
-    return replace(outcome, seconds=time.monotonic() - begun)
+def print_result(content: bytes) -> None:
+    """Write to stdout. Raises OutputError, BrokenPipeError."""
+    atomic.write(content, None)
 
 
-def _perform(job: Job, said: Said | None) -> Outcome:
-    from witness.audio import sound
-    from witness.transcript import previous, store
+@dataclass(frozen=True)
+class Caller:
+    """Callbacks of the program that asks `produce` for a job."""
 
-    if job.transcript is not None:
-        return _written(job, Path(job.transcript))
-    if job.twin is not None and (outcome := _copied(job, Path(job.twin))) is not None:
-        return outcome
-    settings = _introduced(job)
-    places = [(form, Path(path)) for form, path in job.files]
-    targets = output_paths.prepare(places, keep=settings.keep_findings, pipes=False)
-    with Journal() as journal:
-        try:
-            engine = _engine(settings)
-            before = _look(job.source)
-            heard = None if said is None else _telling(said, settings.style)
-            transcript = engine.transcribe(
-                job.source, heard=heard, journal=journal if job.resumable else None
-            )
-            if _look(job.source) != before:
-                raise InputError(
-                    f"{job.source} was changed while it was read; "
-                    "try again with --retry-failed once it is complete"
-                )
-            peaks = sound.take(transcript.audio, targets.files, settings.html_audio)
-        except BaseException:
-            targets.give_up()
-            raise
-        if job.again and transcript.failure is not None:  # the earlier one has words
-            raise transcript.failure
-        marked = transcript.styled(settings.style)
-        if job.again and (there := _json_of(job)).is_file():
-            forms = [form for form, _ in targets.files]
-            left = previous.replace_with(there, marked, also=forms, sound=peaks)
+    engine: Callable[[], Engine] | None = None
+    """Called once if the job recognizes a recording; None: it does not."""
+    reporter: Reporter = SILENT
+    heard: OnPartial | None = None
+    recognized: Callable[[Transcript], None] = ignore
+    """Called with a new transcript before its files are written."""
+    show: Callable[[bytes], None] = print_result
+    """Called with a result for stdout."""
+    pipes: bool = True
+    """Results may go into pipes and devices."""
+
+
+Files = Sequence[tuple[str, Path | None]]
+
+
+def produce(job: Job, caller: Caller = Caller()) -> Outcome:
+    """Make the transcript that a job asks for, and write its files.
+
+    It is recognized, or copied from a twin, or the one that `job.transcript` names, with its changes. Raises
+    WitnessError and what the callbacks raise; then no file has changed.
+    """
+    settings = job.settings
+    path = None if job.transcript is None else Path(job.transcript)
+    files = [(form, None if file is None else Path(file)) for form, file in job.files]
+    twin = opened = None
+    with (
+        output_paths.prepared(files, keep=settings.keep_findings, pipes=caller.pipes),
+        Journal() as journal,
+        ExitStack() as lock,
+    ):
+        if path is not None:
+            transcript, opened = _existing(job, path, caller.reporter, lock)
         else:
-            left = store.save(
-                marked, targets.files, keep=settings.keep_findings, sound=peaks, fresh=True, force=job.force
-            )
+            twin = None if job.twin is None else _copy(job, Path(job.twin))
+            transcript = twin or _recognize(job, caller, journal)
+        from witness.audio import sound  # not before: a recognizer starts before any heavy import
+        from witness.formats import document, writers
+
+        styled = transcript.styled(settings.style)
+        beside = None if path is None else path.parent
+        page = sound.take(styled.audio, files, settings.html_audio, beside=beside, reporter=caller.reporter)
+        left = _write(job, styled, files, page, opened, fresh=path is None and twin is None)
+        for form in [form for form, file in files if file is None]:
+            with caller.reporter.aside():
+                caller.show(writers.content(document.in_milliseconds(styled), form, page))
         if transcript.failure is None:
             journal.forget()
     failure = transcript.failure
@@ -227,207 +207,105 @@ def _perform(job: Job, said: Said | None) -> Outcome:
         warnings=transcript.warnings,
         doubts=transcript.doubts,
         left=left,
+        twin=None if twin is None else job.twin,
         resumed=journal.resumed,
+        formatted=path is not None,
         again=isinstance(failure, TranscriptionError),
     )
 
 
-def _json_of(job: Job) -> Path:
-    return Path(next(path for form, path in job.files if form == Format.JSON))
-
-
-def _written(job: Job, path: Path) -> Outcome:
-    """Write the formats of a transcript that is there, which may have been corrected."""
-    from witness.audio import sound
+def _existing(job: Job, path: Path, reporter: Reporter, lock: ExitStack) -> tuple[Transcript, Store | None]:
+    """Read a transcript; if the job changes it, lock its store and apply the changes."""
     from witness.transcript import store
 
-    targets = output_paths.prepare([(form, Path(file)) for form, file in job.files], pipes=False)
-    with store.opened(path) as there:
-        transcript = store.read(path).styled(job.settings.style)
-        heard = sound.take(transcript.audio, targets.files, job.settings.html_audio, beside=path.parent)
-        left = there.add(transcript, [form for form, _ in targets.files], heard).left
-    return Outcome(
-        sha256=transcript.audio.sha256,
-        duration=transcript.audio.transcribed.duration,
-        speakers=len(transcript.speakers),
-        warnings=transcript.warnings,
-        doubts=transcript.doubts,
-        left=left,
-        formatted=True,
-    )
+    if job.changes is None:
+        return store.read(path), None
+    from witness.transcript import redo
+
+    opened = lock.enter_context(store.opened(path))
+    return redo.change(path, job.changes, reporter), opened
 
 
-def _copied(job: Job, path: Path) -> Outcome | None:
-    """Write the transcript of a recording with the same bytes as this one's; None: it cannot be used."""
-    from witness.audio import sound
+def _recognize(job: Job, caller: Caller, journal: Journal) -> Transcript:
+    assert caller.engine is not None  # noqa: S101 - for mypy
+    engine = caller.engine()
+    kept = journal if job.resumable else None
+    transcript = engine.transcribe(job.source, heard=caller.heard, journal=kept)
+    caller.recognized(transcript)
+    if job.again and transcript.failure is not None:  # the earlier one has words
+        raise transcript.failure
+    return transcript
+
+
+def _copy(job: Job, path: Path) -> Transcript | None:
+    """Return the transcript of a recording with the same bytes as this one's; None: it cannot be used."""
     from witness.schema import display_name
     from witness.transcript import redo, store
 
-    keep = job.settings.keep_findings
     try:
         transcript = store.read(path)
-        findings = redo.read(path).findings if keep else None
+        findings = redo.read(path).findings if job.settings.keep_findings else None
     except WitnessError:
         return None
     audio = replace(transcript.audio, path=job.source)
-    first, own = f"{display_name(transcript.audio.path)}: ", f"{display_name(job.source)}: "
+    before, now = f"{display_name(transcript.audio.path)}: ", f"{display_name(job.source)}: "
     warnings = tuple(
-        own + line.removeprefix(first) if line.startswith(first) else line for line in transcript.warnings
+        now + line.removeprefix(before) if line.startswith(before) else line for line in transcript.warnings
     )
     if findings is not None:
         findings = replace(findings, audio=audio)
-    transcript = replace(transcript, audio=audio, findings=findings, warnings=warnings)
-    targets = output_paths.prepare([(form, Path(file)) for form, file in job.files], keep=keep, pipes=False)
-    heard = sound.take(audio, targets.files, job.settings.html_audio)
-    marked = transcript.styled(job.settings.style)
-    left = store.save(marked, targets.files, keep=keep, sound=heard, force=job.force)
-    return Outcome(
-        sha256=audio.sha256,
-        duration=audio.transcribed.duration,
-        speakers=len(transcript.speakers),
-        warnings=transcript.warnings,
-        doubts=transcript.doubts,
-        left=left,
-        twin=str(path),
-    )
+    return replace(transcript, audio=audio, findings=findings, warnings=warnings)
 
 
-def _introduced(job: Job) -> Settings:
-    """With the people of the job's samples among those who are known. Raises InputError, UsageError."""
-    from witness.diarization import voices
-    from witness.transcript import voiceprints
+def _write(
+    job: Job,
+    transcript: Transcript,
+    files: Files,
+    page: Sound | None,
+    opened: Store | None,
+    *,
+    fresh: bool,
+) -> tuple[str, ...]:
+    """Write the files of a job; return a line about each file beside them that stays as it was.
 
-    settings = job.settings
-    if not job.samples:
-        return settings
-    alone = replace(
-        settings.options, whisper="none", known=None, speakers=1, min_speakers=None, max_speakers=None
-    )
-    unnamed = {role: sha256 for role, sha256 in settings.models.items() if role != "known"}
-    engine = _engine(replace(settings, options=alone, models={**unnamed, "whisper": None}))
-    folder = Path(job.samples[0][1]).parent / "known"
-    if settings.options.known is not None:
-        for voice in voices.read_all(Path(settings.options.known)):
-            voices.write(voice, folder)
-    for name, path in job.samples:
-        try:
-            sample = engine.transcribe(path)
-        except InputError as error:  # whoever sent it knows no such file
-            raise InputError(str(error).replace(path, f"the sample of {one_line(name)}")) from error
-        voices.write(voiceprints.introduce(sample, name), folder)
-    known = {**settings.models, "known": voices.fingerprint(folder)}
-    return replace(settings, options=replace(settings.options, known=str(folder)), models=known)
+    `opened` is the store of a transcript that was changed. `fresh`: the models just made it.
+    """
+    from witness.formats import document
+    from witness.transcript import previous, store
 
-
-def _engine(settings: Settings) -> Engine:
-    """With the models of the batch open. Raises ModelError if this machine has others."""
-    from witness.diarization import voices
-    from witness.pipeline import Engine
-
-    key = json.dumps(asdict(settings), sort_keys=True)
-    if key not in _engines:
-        before = next((one for one in _engines.values() if one.runtime == settings.runtime), None)
-        if before is None:
-            engine = Engine(settings.options, settings.runtime, progress=_progress)
-        else:
-            engine = before.share(settings.options)
-        here = {role: file and file.sha256 for role, file in engine.files.items()}
-        if engine.options.known is not None:
-            here["known"] = voices.fingerprint(Path(engine.options.known))
-        for role, sha256 in settings.models.items():
-            if here[role] != sha256:
-                raise ModelError(
-                    f"the {role} model or folder on this machine differs from the batch's (sha256 "
-                    f"{here[role]}, not {sha256}); run: witness models fetch, or start the batch again"
-                )
-        engine.warnings[:] = settings.warnings
-        _engines.clear()
-        _engines[key] = engine
-    return _engines[key]
+    left: tuple[str, ...] = ()
+    if opened is not None:
+        beside = [form for form, file in files if file == store.sibling(opened.path, form)]
+        link = opened.findings_of(transcript.audio.sha256)
+        changed = document.in_milliseconds(transcript)
+        left = opened.write(changed, link, also=beside, sound=page).left
+        files = [(form, file) for form, file in files if form not in beside]
+    files = [(form, file) for form, file in files if file is not None]
+    if not files:
+        return left
+    forms = [form for form, _ in files]
+    json = next((file for form, file in files if form == Format.JSON), None)
+    if job.again and json is not None and json.is_file():
+        return previous.replace_with(json, transcript, also=forms, sound=page)
+    source = None if job.transcript is None else Path(job.transcript)
+    if source is not None and all(file == store.sibling(source, form) for form, file in files):
+        with store.opened(source) as beside_it:  # read again: it may have changed meanwhile
+            now = store.read(source).styled(job.settings.style)
+            return beside_it.add(now, forms, page).left
+    keep, force = job.settings.keep_findings, job.force or source is not None
+    return (*left, *store.save(transcript, files, keep=keep, sound=page, fresh=fresh, force=force))
 
 
-def _progress(stage: str, done: float, total: float) -> None:
-    """For an engine, which outlives the job that it was opened for."""
-    _watcher(stage, done, total)
+def save(transcript: Transcript, path: str | os.PathLike[str]) -> None:
+    """Write a transcript to a file, whole or not at all, in the format that its ending names.
 
+    Raises UsageError for another ending, and OutputError.
+    """
+    from witness.transcript import store
 
-def _look(path: str) -> tuple[int, int]:
-    """As `size_and_mtime`, but raises InputError, also for what is no regular file: a pipe may never end."""
-    try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise InputError(f"{path} is not a regular file; give a recording in a file")
-        return size_and_mtime(path)
-    except OSError as error:
-        kind = InputError if isinstance(error, FileNotFoundError | PermissionError) else ReadError
-        raise kind(f"{path} cannot be read ({error.strerror}); check the path, or the drive") from error
-
-
-# --- the process ---
-
-
-def job_to_json(job: Job) -> str:
-    """The job in one line."""
-    return json.dumps(asdict(job))
-
-
-def job_from_json(line: str | bytes) -> Job:
-    """The job that `job_to_json` wrote."""
-    fields = json.loads(line)
-    settings = fields["settings"]
-    settings |= {
-        "options": Options(**settings["options"]),
-        "runtime": Runtime(**settings["runtime"]),
-        "warnings": tuple(settings["warnings"]),
-        "html_audio": PageAudio(settings["html_audio"]),
-    }
-    fields |= {"files": tuple(map(tuple, fields["files"])), "settings": Settings(**settings)}
-    fields |= {"samples": tuple(map(tuple, fields["samples"]))}
-    return Job(**fields)
-
-
-def outcome_from_json(line: str | bytes) -> Outcome:
-    """The outcome that a worker wrote in one line."""
-    fields = json.loads(line)
-    lists = {name: tuple(fields[name]) for name in ("warnings", "doubts", "left")}
-    return Outcome(**{**fields, **lists})
-
-
-def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:
-    def said(first: int, segments: Sequence[Segment]) -> None:
-        tell({"said": segments, "first": first})
-
-    job = job_from_json(request["job"])
-    progress = _paced(tell) if request["watched"] else no_progress
-    outcome = perform(job, progress, said if request["heard"] else None)
-    return {"outcome": json.dumps(asdict(outcome))}, ()
-
-
-def _telling(said: Said, style: Mapping[str, Any]) -> Callable[[Transcript], None]:
-    """Tells what is new in a transcript that becomes longer."""
-    told = 0
-
-    def heard(transcript: Transcript) -> None:
-        nonlocal told
-        segments = json.loads(transcript.styled(style).to("openai"))["segments"]
-        if len(segments) > told:
-            said(told, segments[told:])
-            told = len(segments)
-
-    return heard
-
-
-def _paced(tell: Tell) -> Progress:
-    """Tell of every stage, and of each not too often."""
-    told: dict[str, float] = {}
-
-    def progress(stage: str, done: float, total: float) -> None:
-        now = time.monotonic()
-        if done >= total or now - told.get(stage, -PACE) >= PACE:
-            told[stage] = now
-            tell({"stage": stage, "done": float(done), "total": float(total)})
-
-    return progress
-
-
-if __name__ == "__main__":
-    serve_telling(_answer)
+    file = Path(path)
+    form = output_paths.format_of(file.name)
+    if form is None:
+        raise UsageError(f"{file}: names no format; end it with .json, .srt, .docx or the like")
+    output_paths.check_libraries([form])
+    store.save(transcript, [(form, file)])

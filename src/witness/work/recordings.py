@@ -10,19 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from witness.audio.source import ENDINGS, refuse_address
 from witness.errors import UsageError
 from witness.formats.output_paths import names
 from witness.formats.registry import Format
 from witness.work.manifest import Manifest
 from witness.work.overrides import JobOverrides
 
-_ENDINGS = """
-3ga 3gp 8svx aa aac aax ac3 adts aif aifc aiff amr ape asf au avi awb caf dsf dss dts eac3 f4v flac flv gsm
-iff m2ts m4a m4b m4r m4v mka mkv mov mp2 mp3 mp4 mpa mpc mpeg mpg mpga mts oga ogg ogm ogv opus qcp ra rm rmvb
-sd2 shn snd spx tta ts vob voc vox w64 wav wave weba webm wma wmv wv
-"""
-ENDINGS = frozenset(_ENDINGS.split())
-"""What folders are searched for; a file that is named is taken whatever its ending."""
 INNER = tuple(f".{form.ending.rpartition('.')[0]}".casefold() for form in Format if "." in form.ending)
 """What stands in names of files before their last ending to tell two formats apart."""
 
@@ -48,8 +42,6 @@ def find(inputs: Sequence[str], out: Path) -> list[tuple[str, str]]:
     A folder gives its recordings with their paths below it; several folders keep their names. Hidden files
     and `out` are left out. Raises UsageError if there is no recording at all, InputError for an address.
     """
-    from witness.audio.source import refuse_address
-
     for given in inputs:
         refuse_address(given)
     folders = [given for given in inputs if Path(given).is_dir()]

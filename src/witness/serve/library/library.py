@@ -19,6 +19,7 @@ from datetime import time as clock
 from pathlib import Path
 from typing import Any
 
+from witness.audio.source import ENDINGS
 from witness.errors import OutputError, UsageError, WitnessError
 from witness.formats.output_paths import names
 from witness.progress import SILENT, Reporter
@@ -28,7 +29,6 @@ from witness.serve.library.reader import Reader
 from witness.storage import transaction
 from witness.work.folder import MANIFEST
 from witness.work.manifest import Manifest
-from witness.work.recordings import ENDINGS
 
 LOOK = 3.0
 """Seconds between two looks at the folder; more if a look takes long."""

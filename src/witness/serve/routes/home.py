@@ -11,11 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from witness.audio.source import ENDINGS
 from witness.models import store
 from witness.options import Options
 from witness.serve import assets
 from witness.serve.roles import Endpoint, Role
-from witness.work.recordings import ENDINGS
 
 if TYPE_CHECKING:
     from jinja2 import Template
