@@ -121,7 +121,7 @@ def test_ctrl_c_finishes_nothing_half_and_says_how_to_go_on(tmp_path):
 
 CRASH = """
 import os, signal, sys
-if "witness.work.produce" in sys.orig_argv:
+if "witness.work.worker" in sys.orig_argv:
     import av
     opened = av.open
     def crash(file, *args, **kwargs):
