@@ -33,7 +33,7 @@ CORES = len(os.sched_getaffinity(0))
 
 COUNT_MODELS = """
 import sys
-if "witness.work.produce" in sys.orig_argv:
+if "witness.work.worker" in sys.orig_argv:
     import os, threading, time
     import onnxruntime
     spent, lock = 0.0, threading.Lock()

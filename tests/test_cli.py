@@ -704,7 +704,9 @@ def test_recordings_of_one_name_do_not_take_each_other_s_results(beep):
         "call.wav.json": "call.wav",
         "call.ogg.json": "call.ogg",
     }
-    assert "ov/call.json belongs to another recording; writing call.ogg.json instead" in result.stderr.decode()
+    assert (
+        "ov/call.json belongs to another recording; writing call.ogg.json instead" in result.stderr.decode()
+    )
     # One of the same name in another folder, and somebody's own file of that name.
     (beep.folder / "b").mkdir()
     soundfile.write(beep.folder / "b" / "call.flac", 0.1 * np.sin(np.arange(RATE) * 0.2), RATE)

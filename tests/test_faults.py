@@ -465,7 +465,7 @@ def test_many_tiny_recordings(tmp_path):
         soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * number] * 800, 8000)
     code = (
         "import resource, sys\n"
-        "if 'witness.work.produce' in sys.orig_argv:\n"
+        "if 'witness.work.worker' in sys.orig_argv:\n"
         "    import av\n"
         "    opened = av.open\n"
         "    def noting(*args, **kwargs):\n"

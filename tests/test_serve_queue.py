@@ -474,7 +474,7 @@ def test_what_is_killed_is_done_by_the_next_server(tmp_path):
     """The worker first: another takes its recording. Then the server, whose worker goes with it."""
     paths = [str(sent(tmp_path, f"{number}", 4.0)) for number in range(2)]
     process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), *paths], cwd=tmp_path)
-    module = "witness.work.produce"
+    module = "witness.work.worker"
     try:
         wait_for(lambda: children(process.pid, module))
         (worker,) = children(process.pid, module)
