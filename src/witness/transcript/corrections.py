@@ -54,8 +54,8 @@ INSTANT = 0.001
 """Seconds: the resolution of the formats; spans of single words extend this far around the middle."""
 SAME = 0.5
 """Intersection over union from which a span and an utterance are the same."""
-INAUDIBLE = 2.0
-"""Least seconds of speech without a word that get a mark."""
+INAUDIBLE = 1.5
+"""Least seconds of speech without a word that get a mark: so long is speech that is heard a second time."""
 NOT_ENGLISH = 0.5
 """Least seconds of marked speech in another language, for an English model."""
 PUNCTUATION = ".,;:!?…\"'“”‘’«»()[]。，、！？؟،¿¡"
