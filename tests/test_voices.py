@@ -123,7 +123,7 @@ def test_where_a_voice_goes_is_checked_before_the_work(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / ("x" * 300)):
         with pytest.raises(OutputError, match="change --known"):
-            voices.place("Anna", folder)
+            voices.path_of("Anna", folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", long.name]
 
 
