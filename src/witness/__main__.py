@@ -3,7 +3,7 @@
 import sys
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it; `cli` says it for what comes later."""
+"""Exit code after Ctrl-C, as shells have it; `cli` gives it for later ones."""
 
 try:
     import signal

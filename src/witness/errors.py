@@ -1,4 +1,4 @@
-"""Everything that can go wrong, with the exit code that the command line gives it.
+"""All errors, with their exit codes on the command line.
 
 A message is one line that names the file (or device) and the fix; only `cli` prints it.
 """
@@ -16,7 +16,7 @@ class WitnessError(Exception):
 
 
 class UsageError(WitnessError):
-    """The request itself makes no sense, whatever the files hold."""
+    """The request itself makes no sense, with any files."""
 
     exit_code = 2
 
@@ -62,12 +62,12 @@ class OutputError(WitnessError):
 
 
 class ConflictError(WitnessError):
-    """What was asked for does not fit what is there now, which may not be what the person saw."""
+    """The request does not fit the present state, which may differ from the one that the person saw."""
 
     def __init__(self, message: str, version: str | None = None) -> None:
         super().__init__(message)
         self.version = version
-        """What is there now."""
+        """The present version."""
 
 
 class ForeignError(InputError, OutputError):
@@ -93,7 +93,7 @@ _NO_MEMORY = (
 
 
 def lacks_memory(error: BaseException | None) -> bool:
-    """Whether `error`, or what led to it, says that there is not enough memory."""
+    """Tell whether `error` or one of its causes reports a lack of memory."""
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
             return True
@@ -104,27 +104,27 @@ def lacks_memory(error: BaseException | None) -> bool:
 
 
 def broken_package(error: BaseException) -> str | None:
-    """What to say if another package failed while it was imported; None: `error` is something else.
+    """Return a message if the import of another package failed; None: `error` is something else.
 
-    One that lies on PYTHONPATH, or was installed by half, may raise anything.
+    A package on PYTHONPATH, or one that is installed by half, may raise any error.
     """
-    own, place = os.path.dirname(__file__) + os.sep, None  # noqa: PTH120 - nothing heavy here
+    witness, culprit = os.path.dirname(__file__) + os.sep, None  # noqa: PTH120 - nothing heavy here
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        if code.co_filename.startswith(own):
-            place = None
+        if code.co_filename.startswith(witness):
+            culprit = None
         elif code.co_name == "<module>":
-            place = place or code.co_filename
+            culprit = culprit or code.co_filename
         step = step.tb_next
     if isinstance(error, SyntaxError):
-        place = place or error.filename
+        culprit = culprit or error.filename
     if isinstance(error, ImportError):
-        place = place or error.path or f"the package {error.name}"
-    if place is None or place.startswith(own):
+        culprit = culprit or error.path or f"the package {error.name}"
+    if culprit is None or culprit.startswith(witness):
         return None
     why = " ".join(f"{type(error).__name__}: {error}".split())
     fix = "install it again"
     if os.environ.get("PYTHONPATH"):
         fix = "unset PYTHONPATH, which leads to other packages than those of this installation, or " + fix
-    return f"{place} cannot be imported ({why}); fix: {fix}"
+    return f"{culprit} cannot be imported ({why}); fix: {fix}"

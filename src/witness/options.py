@@ -1,4 +1,4 @@
-"""What a person can choose: `Options` change the result, `Runtime` changes the speed and nothing else.
+"""Choices of a person: `Options` change the result, `Runtime` changes the speed and nothing else.
 
 Only the standard library is imported here, so that `--help` answers in a blink.
 """
@@ -22,17 +22,17 @@ class Choice(str, Enum):
 
 
 class Device(Choice):
-    """What runs the voice model."""
+    """The processor of the voice model."""
 
     AUTO = "auto"
-    """A GPU if what it needs is there and saves time."""
+    """A GPU if it works here and saves time."""
     CPU = "cpu"
     MIGRAPHX = "migraphx"
     """An AMD GPU with ROCm, or an error."""
 
 
 class Channels(Choice):
-    """What becomes of several channels."""
+    """Treatment of several channels."""
 
     AUTO = "auto"
     """Split if they are the two sides of a call, else mixed."""
@@ -41,7 +41,7 @@ class Channels(Choice):
 
 
 class Layout(Choice):
-    """What the tracks of a recording are."""
+    """Origin of the tracks of a recording."""
 
     MIX = "mix"
     """One track: all channels, mixed."""
@@ -52,7 +52,7 @@ class Layout(Choice):
 
 
 class Mode(Choice):
-    """How the speech recognizer ran."""
+    """Schedule of the speech recognizer."""
 
     PARALLEL = "parallel"
     """Beside the diarizer."""
@@ -68,16 +68,16 @@ class Precision(Choice):
 
 
 class Recognizer(Choice):
-    """What recognizes words."""
+    """The program that recognizes words."""
 
     AUTO = "auto"
-    """What uses a GPU here, whisper.cpp or else transcribe-cpp; without a GPU CTranslate2 if it is installed,
-    else whisper.cpp."""
+    """A GPU engine if one works here, whisper.cpp before transcribe-cpp; otherwise CTranslate2 if it is
+    installed, else whisper.cpp."""
     WHISPER_CPP = "whisper.cpp"
     CTRANSLATE2 = "ctranslate2"
     ONNX_ASR = "onnx-asr"
     TRANSCRIBE_CPP = "transcribe-cpp"
-    """Reads the models of whisper.cpp; a small model of CTranslate2 tells when its words are said."""
+    """Reads the models of whisper.cpp; a small model of CTranslate2 times its words."""
 
 
 class PageAudio(Choice):
@@ -93,13 +93,13 @@ class PageAudio(Choice):
 C = TypeVar("C", bound=Choice)
 
 
-def chosen(kind: type[C], value: str) -> C:
-    """The choice that a word stands for. Raises UsageError naming those that there are."""
+def chosen(choices: type[C], value: str) -> C:
+    """Return the choice for a word. Raises UsageError that lists the choices."""
     try:
-        return kind(value)
+        return choices(value)
     except ValueError:
-        words = ", ".join(kind)
-        raise UsageError(f"{value!r} is not a {kind.__name__.lower()}; choose one of {words}") from None
+        words = ", ".join(choices)
+        raise UsageError(f"{value!r} is not a {choices.__name__.lower()}; choose one of {words}") from None
 
 
 MOST_SPEAKERS = 10_000
@@ -108,7 +108,7 @@ MOST_SPEAKERS = 10_000
 
 @dataclass(frozen=True)
 class Bounds:
-    """How many speakers were asked for."""
+    """The number of speakers that a person asked for."""
 
     speakers: int | None = None
     """Exactly this many; excludes the other two."""
@@ -131,7 +131,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Options:
-    """What changes the result."""
+    """Choices that change the result."""
 
     models: str = "auto"
     """"auto", a name of `models.catalogue.SETS`, or a folder with segmentation.onnx and embedding.onnx."""
@@ -144,13 +144,13 @@ class Options:
     translate: bool = False
     """Write the words in English, whatever language is spoken."""
     fast_words: bool = False
-    """Search less for what was said: less time, more errors."""
+    """Search the words greedily: less time, more errors."""
     prompt: str = ""
     """A text that could have been said before; the recognizer follows its names, terms and spelling."""
     vocabulary: Sequence[str] = ()
     """Names and terms that may occur."""
     replaced: Sequence[tuple[str, str]] = ()
-    """What is heard, a word or several, and what is to be written in its place."""
+    """Pairs of recognized words and the words to write in their place."""
     speakers: int | None = None
     """Exactly this many; in each channel with channels="split", in both sides of a call together."""
     min_speakers: int | None = None
@@ -162,17 +162,17 @@ class Options:
     offline: bool = False
     """Open no socket: use the model files that are here."""
     known: str | None = None
-    """A folder of voiceprints to recognize; None: nobody is recognized."""
+    """A folder of voiceprints to recognize; None: no recognition of people."""
     start: float = 0.0
     """Seconds of the recording that are left out at its beginning; times stay those of the whole."""
     end: float | None = None
-    """Seconds from the recording's beginning to the end of what is transcribed; None: the recording's end."""
+    """Seconds from the beginning of the recording to the end of the part; None: the end of the recording."""
 
     def __post_init__(self) -> None:
         if isinstance(self.vocabulary, str):
             raise UsageError("the vocabulary is a text; give a list of names and terms")
         object.__setattr__(self, "vocabulary", tuple(self.vocabulary))  # from JSON it is a list
-        object.__setattr__(self, "replaced", tuple((heard, written) for heard, written in self.replaced))
+        object.__setattr__(self, "replaced", tuple((spoken, written) for spoken, written in self.replaced))
         object.__setattr__(self, "recognizer", chosen(Recognizer, self.recognizer))
         if self.language is not None:
             object.__setattr__(self, "language", languages.parse(self.language))
@@ -196,7 +196,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What changes the speed of a run and nothing else."""
+    """Choices that change the speed of a run and nothing else."""
 
     device: Device | str = Device.AUTO
     gpu: int | None = None

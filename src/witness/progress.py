@@ -1,4 +1,4 @@
-"""What a stage says while it works, and to whom."""
+"""Progress, notes and warnings of a stage, and their receivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LongNote(str):
     short: str
 
     def __new__(cls, whole: str, short: str) -> LongNote:
-        """`whole` is what everybody gets who does not ask for `short`."""
+        """Make a note; readers who do not ask for `short` get `whole`."""
         note = super().__new__(cls, whole)
         note.short = short
         return note
@@ -46,13 +46,13 @@ def no_check() -> None:
 
 @dataclass(frozen=True)
 class Reporter:
-    """Where a stage's progress, notes and warnings go. Whatever a callback raises ends the work."""
+    """Receivers of a stage's progress, notes and warnings. An error of a callback ends the work."""
 
     progress: Progress = no_progress
     note: Note = no_note
-    """What a person should know now, and need not find in the result."""
+    """Receives lines for a person now; the result need not have them."""
     warn: Note = no_note
-    """What belongs into the result, too."""
+    """Receives lines that belong into the result, too."""
     check: Callable[[], None] = no_check
     """Raises CancelledError if the work is not wanted anymore; for loops that wait and report nothing."""
     aside: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: stages and model calls, recorded on request.
+"""Traces of the time of a run: stages and model calls, recorded on request.
 
     with tracing.recording() as trace:
         transcribe(...)
@@ -48,7 +48,7 @@ class Trace:
     """Everything recorded so far. Any thread may add to it."""
 
     folder: Path | None = None
-    """Where onnxruntime writes traces of its own; None: it writes none."""
+    """Folder for the traces of onnxruntime; None: it writes no traces."""
     spans: list[Span] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     sessions: list[tuple[str, float, Callable[[], str]]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Trace:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Record what is done inside as that stage."""
+        """Record the time of the block as that stage."""
         begin, cpu = time.perf_counter(), time.process_time()
         yield
         self.spans.append(Span(name, begin, time.perf_counter() - begin, time.process_time() - cpu))
@@ -83,8 +83,8 @@ class Trace:
         ]
         for number, (model, opened, end) in enumerate(self.sessions, start=1):
             events.append(_process(number, f"onnxruntime: {_short(model)}"))
-            own = json.loads(Path(end()).read_bytes())
-            events += [{**event, "pid": number, "ts": event["ts"] + opened * 1e6} for event in own]
+            operators = json.loads(Path(end()).read_bytes())
+            events += [{**event, "pid": number, "ts": event["ts"] + opened * 1e6} for event in operators]
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
 
 
@@ -133,7 +133,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the time of what is done inside to that stage."""
+        """Add the time of the block to that stage."""
         begun, trace = time.perf_counter(), current()
         with nullcontext() if trace is None else trace.stage(name):
             yield

@@ -473,7 +473,7 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
     def release() -> None:
         while held:
             line = held.pop(0)
-            note(line.short if not verbose and cache.told_before(line.short) else str(line))
+            note(line.short if not verbose and cache.was_shown(line.short) else str(line))
 
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bars:
         announced = False

@@ -1,4 +1,4 @@
-"""Files written whole or not at all; what is half written when a process ends."""
+"""Files written whole or not at all, and the cleanup of unfinished ones."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ABANDONED = 24 * 3600.0
 def write(content: bytes, path: Path | None, *, private: bool = False) -> None:
     """Write the whole file or nothing: under another name in its folder, synced, then renamed. None: stdout.
 
-    It keeps the mode of the file that it replaces. One that is `private` can be read by nobody else, or, if
-    it replaces one, by its group at most. A link is replaced, and the file that it leads to stays; what
-    `is_special` is written into. Raises OutputError, and BrokenPipeError if the reader of stdout is gone.
+    It keeps the mode of the file that it replaces. Only the user can read a `private` file, and its group
+    where it replaces one. A link is replaced, and the file that it leads to stays; a path that `is_special`
+    is written into. Raises OutputError, and BrokenPipeError if the reader of stdout is gone.
     """
     write_all([(content, path)], private=[path] if private and path is not None else [])
 
@@ -116,11 +116,11 @@ def replace(content: bytes, path: Path) -> None:
 
 @dataclass(frozen=True)
 class _Scratch:
-    """An unfinished file, which nobody else can read."""
+    """An unfinished file that only its user can read."""
 
     path: Path
     mode: int
-    """What it gets in its place."""
+    """Permissions that it gets in its place."""
 
     def place(self, path: Path) -> None:
         """Put it there. Raises OSError."""
@@ -153,7 +153,7 @@ def _scratch(content: bytes, path: Path, private: bool = False) -> _Scratch:
 
 
 def sync(folder: Path) -> None:
-    """Have the disk keep what was renamed in a folder; some systems and drives do so by themselves."""
+    """Sync the names in a folder to the disk; some systems and drives do so by themselves."""
     if os.name == "nt":
         return
     with suppress(OSError):
@@ -170,7 +170,7 @@ def scratch_name() -> str:
 
 
 def is_abandoned(scratch: Path) -> bool:
-    """Whether a file with a `scratch_name` is of a process that has ended, as far as can be told."""
+    """Tell whether the process behind a `scratch_name` seems to have ended."""
     machine, _, rest = scratch.name.removeprefix(SCRATCH).partition("-")
     pid = rest.partition("-")[0]
     if not pid.isdigit():
@@ -193,7 +193,7 @@ def _machine() -> str:
 
 
 def _alive(pid: int) -> bool:
-    """Whether there is a process with this id, as far as can be told without harm."""
+    """Tell whether a process with this id seems to run, without disturbing it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -204,14 +204,14 @@ def _alive(pid: int) -> bool:
 
 
 def mode_for(path: Path, private: bool) -> int | None:
-    """The permissions for what takes the place of `path`; None: the usual ones."""
+    """Return the permissions for a file that replaces `path`; None: the usual ones."""
     try:
-        there = path.lstat().st_mode
+        replaced = path.lstat().st_mode
     except OSError:  # nothing there
-        there = 0
-    if not there or stat.S_ISLNK(there):
+        replaced = 0
+    if not replaced or stat.S_ISLNK(replaced):
         return 0o600 if private else None
-    mode = stat.S_IMODE(there) & 0o777
+    mode = stat.S_IMODE(replaced) & 0o777
     return mode & 0o770 if private else mode
 
 
@@ -222,7 +222,7 @@ PATIENCE = 1.0
 unfinished: set[Path] = set()
 """Scratch files of this process that may still be there."""
 new_folders: set[Path] = set()
-"""Folders that this process new_folders for results."""
+"""Folders that this process made for results."""
 
 
 def _remove(scratch: Path) -> None:
@@ -231,8 +231,8 @@ def _remove(scratch: Path) -> None:
 
 
 def abandon() -> None:
-    """Remove what is half written, and new folders that are empty; for a process that ends at once."""
-    finished = placing.acquire(timeout=PATIENCE)  # what is being put in place right now comes first
+    """Remove unfinished files and empty new folders, in a process that ends at once."""
+    finished = placing.acquire(timeout=PATIENCE)  # files that are being put in place come first
     try:
         for scratch in list(unfinished):
             if scratch.is_dir():
@@ -242,7 +242,7 @@ def abandon() -> None:
     finally:
         if finished:
             placing.release()
-    for folder in sorted(new_folders, key=lambda one: -len(one.parts)):
+    for folder in sorted(new_folders, key=lambda folder: -len(folder.parts)):
         with suppress(OSError):
             folder.rmdir()
 
@@ -251,7 +251,7 @@ def _to_stdout(content: bytes) -> None:
     if sys.stdout is None:
         raise OutputError("stdout is closed; open it, or write a file with -o")
     try:
-        if sys.stdout.isatty():  # as `ls` does: a pipe or a file gets the bytes as they are
+        if sys.stdout.isatty():  # as `ls` does: a pipe or a file gets the bytes unchanged
             text = for_terminal(content.decode("utf-8", "surrogateescape"))
             content = text.encode("utf-8", "surrogateescape")
         sys.stdout.buffer.write(content)

@@ -1,4 +1,4 @@
-"""What can be made again, kept in the user's cache folder."""
+"""Cache for regenerable data, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from witness.storage.files import read, sha256
 
 
 def cache_folder() -> Path:
-    """Where Witness keeps what it can make again: WITNESS_CACHE, otherwise the user's cache folder."""
+    """Return the folder of regenerable data: WITNESS_CACHE, otherwise the user's cache folder."""
     import platformdirs
 
     return Path(os.environ.get("WITNESS_CACHE") or platformdirs.user_cache_dir("witness", appauthor=False))
 
 
-def told_before(what: str) -> bool:
-    """Whether a person on this machine has been told this; from now on they have."""
-    place = cache_folder() / "told" / sha256(what.encode())[:16]
-    if place.exists():
+def was_shown(message: str) -> bool:
+    """Tell whether this machine has shown a message before, and remember it as shown."""
+    mark = cache_folder() / "told" / sha256(message.encode())[:16]
+    if mark.exists():
         return True
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
     return False
 
 
 def cached(folder: Path, names: Sequence[str], make: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
-    """What `make` returns: from files of these names in `folder` if they are whole, otherwise made and kept.
+    """Return the contents of these files in `folder` if they are whole, otherwise those that `make` returns.
 
-    Their sha256 are kept beside them. Where nothing can be kept, everything is made each time.
+    New contents are kept there, with their sha256 beside them. Where nothing can be kept, `make` runs each
+    time.
     """
     manifest = folder / "sha256.json"
     try:

@@ -1,6 +1,6 @@
-"""What is done of a recording, on the disk, so that a run that was interrupted is gone on with.
+"""On-disk checkpoints that let an interrupted run resume.
 
-A journal is a file in Witness's cache that nobody else can read. Records are only ever added to it, each
+A journal is a file in Witness's cache that only its user can read. Records are only ever added to it, each
 synced, so that a power cut costs the last one at most:
 
     size of the content, 8 bytes    sha256 of key and content, 32    key, 32    content
@@ -23,7 +23,7 @@ from witness.progress import Note, no_note
 from witness.storage import cache, transaction
 
 OLD = 7 * 86_400.0
-"""Seconds after its last record for which a journal is kept."""
+"""Seconds that a journal is kept after its last record."""
 LARGEST = 1 << 30
 """Bytes of a journal that are read; the pieces of an hour take 0.5 MB, its findings 2 MB."""
 _HEAD = struct.Struct("<Q32s32s")
@@ -43,9 +43,10 @@ class Journal:
         self._resumed = False
 
     def open(self, name: str, note: Note = no_note) -> bool:
-        """Take up the journal of that name, or begin it: whether there are records in it.
+        """Open the journal of that name, or begin it; return whether it has records.
 
-        `note` is told, once, if nothing can be kept. If another process has the journal, that one keeps it.
+        `note` is called once if nothing can be kept. A journal that another process has open stays closed
+        here.
         """
         self._note = note
         folder = cache.cache_folder() / "unfinished"
@@ -63,11 +64,11 @@ class Journal:
 
     @property
     def resumed(self) -> bool:
-        """Whether there were records in it."""
+        """True if it had records when it was opened."""
         return self._resumed
 
     def get(self, name: str) -> bytes | None:
-        """What was added under that name."""
+        """Return the content that was added under that name."""
         return self._records.get(key(name))
 
     def add(self, name: str, content: bytes) -> None:
@@ -106,12 +107,12 @@ class Journal:
         """Take in the records that are whole, and cut the file after them. Raises OSError."""
         with os.fdopen(os.dup(file), "rb") as reader:
             content = reader.read(LARGEST)
-        place = 0
+        end = 0
         for record, kept in records(content):
             self._records[record] = kept
-            place += _HEAD.size + len(kept)
-        os.ftruncate(file, place)
-        os.lseek(file, place, os.SEEK_SET)
+            end += _HEAD.size + len(kept)
+        os.ftruncate(file, end)
+        os.lseek(file, end, os.SEEK_SET)
 
     def _give_up(self, error: OSError) -> None:
         if self._file is not None:
@@ -124,19 +125,19 @@ class Journal:
 
 def records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Key and content of the records of a journal, up to the first that is not whole."""
-    place = 0
-    while place + _HEAD.size <= len(content):
-        size, checksum, record = _HEAD.unpack_from(content, place)
-        place += _HEAD.size
-        kept = content[place : place + size]
+    offset = 0
+    while offset + _HEAD.size <= len(content):
+        size, checksum, record = _HEAD.unpack_from(content, offset)
+        offset += _HEAD.size
+        kept = content[offset : offset + size]
         if len(kept) != size or sha256(record + kept).digest() != checksum:
             return
         yield record, kept
-        place += size
+        offset += size
 
 
 def key(name: str) -> bytes:
-    """What a record or a journal goes by."""
+    """Return the key of a record or a journal."""
     return sha256(name.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -149,7 +150,7 @@ def _locked(path: Path) -> int | None:
             if not transaction.try_lock(file):
                 os.close(file)
                 return None
-            if transaction.is_there(file, path):  # and not deleted by whoever had it
+            if transaction.is_there(file, path):  # and not deleted by its last owner
                 return file
         except OSError:
             os.close(file)
@@ -158,7 +159,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove(path: Path, file: int) -> None:
-    with suppress(OSError):  # Windows removes no file that somebody has open
+    with suppress(OSError):  # Windows removes no open file
         path.unlink()
     with suppress(OSError):
         os.close(file)
@@ -168,7 +169,7 @@ def _remove(path: Path, file: int) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete the journals that are old and that nobody works with."""
+    """Delete the old journals that no process has open."""
     for path in folder.glob("*.journal"):
         with suppress(OSError):
             if time.time() - path.lstat().st_mtime > OLD and (file := _locked(path)) is not None:

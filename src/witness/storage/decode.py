@@ -1,4 +1,4 @@
-"""JSON and archives from elsewhere: what passes here is what a type says, down to the last number.
+"""Decoder of JSON from elsewhere, which checks it against a type, down to the last number.
 
 The types are frozen dataclasses whose fields may have limits (`msgspec.Meta`). Why msgspec:
 docs/decisions/2026-11-22-documents.md.
@@ -22,21 +22,22 @@ DAMAGED = (
     *(ValueError, KeyError, IndexError, OverflowError, RuntimeError),
     *(SyntaxError, tokenize.TokenError),  # by numpy's reader of the heads of arrays
 )
-"""What reading a zip archive raises if it is damaged, or if a document or an array in it is."""
+"""Errors of reading a zip archive that is damaged, or has a damaged document or array in it."""
 
 
 class NotJsonError(ValueError):
-    """What was read is no JSON document of any kind."""
+    """The bytes are not a JSON document."""
 
 
-def from_json(content: bytes, kind: type[T]) -> T:
-    """A JSON document as `kind`. Raises ValueError that names the place where it is not, or NotJsonError.
+def from_json(content: bytes, type_: type[T]) -> T:
+    """Decode a JSON document as `type_`. Raises ValueError that names the place where it is not, or
+    NotJsonError.
 
-    What is not JSON is refused, though Python's own reader takes it: NaN, infinity, half a surrogate pair.
-    So are numbers that no double holds and brackets nested too deeply.
+    Values that only Python's own reader takes for JSON are refused: NaN, infinity, half a surrogate pair. So
+    are numbers that no double holds and brackets nested too deeply.
     """
     try:
-        return msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8), type=kind)
+        return msgspec.json.decode(content.removeprefix(codecs.BOM_UTF8), type=type_)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
-"""Regular files read at once, and their SHA-256; Witness's own files in folders that may come from anybody.
+"""Regular files read at once, their SHA-256, and Witness's own files in folders that may come from strangers.
 
-A stranger's folder may have a link at any name that Witness writes. What replaces a file replaces a link, too
-(`atomic`); all else, files that grow, locks and folders, is opened here, where a link is refused.
+A stranger's folder may have a link at any name that Witness writes. `atomic` replaces links as it replaces
+files; this module opens growing files, locks and folders, and refuses links.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def opened(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def at_once(path: str, flags: int) -> int:
-    """The opener for `open` that does not wait for somebody at the other end of a pipe or a device."""
+    """Open a file for `open` without waiting for the other end of a pipe or a device."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -46,13 +46,13 @@ def read(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
     return content
 
 
-def read_some(path: str | os.PathLike[str], most: int) -> bytes:
-    """The first bytes of the regular file at `path`. Raises OSError."""
+def read_some(path: str | os.PathLike[str], size: int) -> bytes:
+    """Read the first bytes of the regular file at `path`. Raises OSError."""
     with opened(path) as file, _named(path):
-        there = os.fstat(file.fileno()).st_size
-        content = file.read(min(most, there + 1))  # memory that is not needed takes time, too
-        if len(content) > there:  # it grows, or is made when it is read, and says 0
-            content += file.read(most - len(content))
+        stated = os.fstat(file.fileno()).st_size
+        content = file.read(min(size, stated + 1))  # memory that is not needed takes time, too
+        if len(content) > stated:  # it grows, or is made when it is read, and says 0
+            content += file.read(size - len(content))
         return content
 
 
@@ -94,12 +94,12 @@ _HELD = os.open in os.supports_dir_fd and os.listdir in os.supports_fd and hasat
 
 def refuse_link(path: Path, root: Path | None = None) -> None:
     """Raise ForeignError if there is a link at `path`, or at a folder between it and `root`."""
-    places = [path]
+    steps = [path]
     if root is not None:
-        places = [path, *path.parents][: len(path.relative_to(root).parts)]
-    for place in reversed(places):
-        if place.is_symlink() or getattr(os.path, "isjunction", _never)(place):
-            raise ForeignError(f"{place}: is a symbolic link, which Witness does not follow here; remove it")
+        steps = [path, *path.parents][: len(path.relative_to(root).parts)]
+    for step in reversed(steps):
+        if step.is_symlink() or getattr(os.path, "isjunction", _never)(step):
+            raise ForeignError(f"{step}: is a symbolic link, which Witness does not follow here; remove it")
 
 
 def own(path: Path, flags: int, mode: int = 0o666) -> int:

@@ -1,11 +1,11 @@
 """Several files of one name in a folder, replaced in one act that a crash cannot leave half done.
 
-1. The new files are written into a hidden folder of this process, which nobody else can read, and synced.
+1. The new files are written into a hidden folder of this process, that only its user can read, and synced.
 2. That folder is renamed to `.NAME.saving`: from here on the new files are the truth.
-3. Each moves to its place; then the folder goes, and whoever asked is told.
+3. Each moves to its place; then the folder goes, and the call returns.
 
 A crash before 2 leaves the old files and a folder of a dead process, which is swept. A crash after 2 leaves
-`.NAME.saving`, and whoever comes next finishes 3 first. All of it happens under a lock, `.NAME.lock`, which
+`.NAME.saving`, and the next process finishes 3 first. All of it happens under a lock, `.NAME.lock`, which
 the system gives back when a process ends: docs/decisions/2026-11-23-one-store.md.
 
 Any of these folders may come from a stranger: only files that Witness writes under that name are put in their
@@ -26,35 +26,32 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from witness.errors import ForeignError, OutputError
+from witness.formats.registry import Format
 from witness.storage import atomic, files
 
 SAVED = ".saving"
-"""What the name of a folder ends with whose files are saved, and may not be in their places yet."""
+"""Ending of a folder of saved files that may not be in their places yet."""
 MOVING = ".moving"
-"""What the name of a folder ends with whose files are on their way to another name or folder."""
+"""Ending of a folder of files that are on their way to another name or folder."""
 HISTORY, EARLIER, EARLIER_FINDINGS = ".history", ".earlier", ".earlier.npz"
 """Endings of the names of the hidden files of a transcript."""
-ENDINGS = (
-    *("json", "findings.npz", "txt", "md", "srt", "vtt", "rttm", "csv", "tsv", "html", "docx", "qda.txt"),
-    *("qdpx", "eaf", "TextGrid", "audacity.txt", "ctm", "stm", "seglst.json", "whisperx.json"),
-    *("openai.json", "podcast.json"),
-)
-"""Endings of a transcript's other files: of all formats, which lie in a layer above."""
+ENDINGS = ("findings.npz", *(form.ending for form in Format))
+"""Endings of a transcript's other files."""
 PATIENCE = 120.0
 """Seconds to wait for another process that works on the same files; a redo of a day takes less."""
 SOON = 0.2
 """Seconds to wait for a lock that another process holds for as long as it works."""
 LOOK = 0.01
-"""Seconds between two looks whether it is done."""
+"""Seconds between two attempts to take a lock."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
-"""What a drive without locks answers. There, a file that exists is the lock."""
+"""Errors of a drive without locks. There, an existing file is the lock."""
 GIVEN_UP = 600.0
-"""Seconds after which a lock that is such a file is taken to be left behind by another machine."""
+"""Seconds after which such a lock file counts as left behind by another machine."""
 
 
 @contextmanager
 def alone(folder: Path, name: str) -> Iterator[None]:
-    """The files of that name, for this process alone and whole: what a crash left is finished or swept.
+    """Lock the files of that name for this process, and finish or sweep the remains of a crash.
 
     Raises OutputError.
     """
@@ -92,11 +89,11 @@ def held(lock: Path) -> Iterator[bool]:
 def replace_all(
     folder: Path, name: str, contents: Mapping[str, bytes], private: Collection[str] = ()
 ) -> list[str]:
-    """Put files of these names into the folder, all or none; to be called while `alone`.
+    """Put files of these names into the folder, all or none, while `alone`.
 
-    What is replaced keeps its mode; one that is `private` can be read by nobody else. Links are replaced.
-    Returns the names of those that another program holds open (on Windows): they take their places when
-    somebody comes next. Raises OutputError; then nothing was replaced.
+    A replaced file keeps its mode; only the user can read a `private` one. Links are replaced. Returns the
+    names of the files that another program holds open (on Windows): the next call puts them in place. Raises
+    OutputError; then nothing was replaced.
     """
     scratch = folder / atomic.scratch_name()
     try:
@@ -153,20 +150,20 @@ def _is_of(file: str, name: str) -> bool:
     return file in (name, *hidden, *(f"{name}.{ending}" for ending in ENDINGS))
 
 
-def carry(own: Collection[Path], folder: Path, name: str, target: Path, about: bytes = b"") -> None:
-    """Move what belongs to a name in a folder into a new folder, `target`; while `alone`.
+def carry(belongings: Collection[Path], folder: Path, name: str, target: Path, about: bytes = b"") -> None:
+    """Move the files `belongings` of a name in a folder into a new folder, `target`, while `alone`.
 
-    A `target` called by `moving` puts all of it in place under its new name, when somebody `settle`s it.
-    All moves or nothing: until the folder that gathers the files is called `target`, they are put back.
-    `about` goes with them, as `ABOUT`, until they are in place.
-    Raises OSError; then everything is where it was.
+    If `target` is named by `moving`, the next `settle` puts the files in place under their new name. All
+    files move or none: until the folder that gathers the files is called `target`, they are put back. `about`
+    goes with them, as `ABOUT`, until they are in place. Raises OSError; then all files are in their old
+    places.
     """
     gathered = moving(folder, name)
     try:
         gathered.mkdir(0o700)
         if about:
             (gathered / ABOUT).write_bytes(about)
-        for file in own:
+        for file in belongings:
             file.rename(gathered / _ending(file.name, name))
         atomic.sync(gathered)
         gathered.rename(target)
@@ -192,40 +189,40 @@ def settle(folder: Path, name: str) -> None:
             if file == ABOUT:
                 source.remove(file)
                 continue
-            place = f"{'.' if file[0] == _HIDDEN else ''}{name}{file[1:]}"
+            arrival = f"{'.' if file[0] == _HIDDEN else ''}{name}{file[1:]}"
             ours = file[0] in (_HIDDEN, _SEEN) and file[1:2] in ("", ".")
-            if ours and not stat.S_ISDIR(source.mode(file) or 0) and target.mode(place) is None:
+            if ours and not stat.S_ISDIR(source.mode(file) or 0) and target.mode(arrival) is None:
                 with suppress(OSError):
-                    source.place(file, target, place)
+                    source.place(file, target, arrival)
         atomic.sync(folder)
         with suppress(OSError):  # something is in the way of a file, which stays
             arrived.rmdir()
 
 
 def moving(folder: Path, name: str) -> Path:
-    """The folder of what is on its way to a name."""
+    """Return the folder of the files that are on their way to a name."""
     return folder / f".{name}{MOVING}"
 
 
 ABOUT = "about"
-"""A file that says what the others on their way are."""
+"""Name of a file that describes the others on their way."""
 _SEEN, _HIDDEN = "v", "h"
-"""What stands for the name in those of files on their way, and for that of a hidden file."""
+"""Letters that stand for the name in those of files on their way, visible or hidden."""
 
 
 def _ending(file: str, name: str) -> str:
-    """What a file of that name is called on its way, so that it can be put in place under any name."""
+    """Return the name of a file on its way, which fits any new name of the transcript."""
     hidden = file.startswith(f".{name}")
     return f"{_HIDDEN if hidden else _SEEN}{file[len(name) + hidden :]}"
 
 
 def is_waiting(folder: Path, name: str, file: str) -> bool:
-    """Whether a newer version of a file has been saved, and is not in its place yet."""
+    """Tell whether a newer version of a file has been saved and is not in its place yet."""
     return (_saved(folder, name) / file).exists() or moving(folder, name).exists()
 
 
 def is_left_over(path: Path) -> bool:
-    """Whether this is what a crash left: to be finished, or removed."""
+    """Tell whether a crash left this path to finish or remove."""
     if path.name.startswith(atomic.SCRATCH):
         return atomic.is_abandoned(path)
     return path.name.startswith(".") and path.name.endswith((SAVED, MOVING))
@@ -244,7 +241,7 @@ def sweep(folder: Path) -> None:
 
 
 def tidy(folders: Iterable[Path]) -> None:
-    """Finish and sweep what crashes left in folders, whatever the names."""
+    """Finish and sweep the remains of crashes in folders, under any name."""
     for folder in folders:
         sweep(folder)
         for ending in (SAVED, MOVING):
@@ -257,9 +254,9 @@ def _saved(folder: Path, name: str) -> Path:
     return folder / f".{name}{SAVED}"
 
 
-def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
-    """A synced file, with the mode for its place; until it gets there, its folder keeps others out."""
-    mode = atomic.mode_for(place, private)
+def _write(path: Path, content: bytes, target: Path, private: bool) -> None:
+    """Write a synced file with the mode for `target`; until it gets there, its folder keeps others out."""
+    mode = atomic.mode_for(target, private)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
         file.write(content)
@@ -272,7 +269,7 @@ def _write(path: Path, content: bytes, place: Path, private: bool) -> None:
 def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
     saved = _saved(folder, name)
     with atomic.placing:
-        if saved.exists():  # files that could not be put in their places, of which there are newer ones now
+        if saved.exists():  # files that never reached their places and have newer versions now
             shutil.rmtree(saved)
         scratch.rename(saved)
         atomic.unfinished.discard(scratch)
@@ -285,7 +282,7 @@ def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
 without_locks: set[Path] = set()
 """Folders on drives without locks that this process has worked in."""
 _owners: dict[int, Path] = {}
-"""Open locks that are files with the name of whoever made them -> that name."""
+"""Open lock files of this process -> the name in them."""
 
 
 def _acquire(lock: Path, patience: float, given_up: float) -> int | None:
@@ -295,7 +292,7 @@ def _acquire(lock: Path, patience: float, given_up: float) -> int | None:
         descriptor = files.own(lock, os.O_RDWR | os.O_CREAT)
         try:
             taken = try_lock(descriptor)
-            # Whoever had it has removed it: another file of that name may be a lock by now.
+            # The last owner may have removed it: another file of that name may be the lock by now.
             if taken and is_there(descriptor, lock):
                 return descriptor
         except OSError as error:
@@ -311,7 +308,7 @@ def _acquire(lock: Path, patience: float, given_up: float) -> int | None:
 
 def _release(lock: Path, held: int) -> None:
     atomic.unfinished.discard(_owners.pop(held, lock))
-    with suppress(OSError):  # Windows removes no file that somebody has open
+    with suppress(OSError):  # Windows removes no open file
         lock.unlink()
     with suppress(OSError):
         os.close(held)
@@ -346,7 +343,7 @@ def is_there(descriptor: int, path: Path) -> bool:
 
 
 def _acquire_by_name(lock: Path, end: float, given_up: float) -> int | None:
-    """As `_acquire`, on a drive that has no locks: whoever makes the file has it."""
+    """Acquire a lock as `_acquire` does, on a drive without locks: the process that makes the file has it."""
     without_locks.add(lock.parent)
     with suppress(OSError):
         if not lock.lstat().st_size:  # the attempt to lock has made it
@@ -369,22 +366,22 @@ def _acquire_by_name(lock: Path, end: float, given_up: float) -> int | None:
 
 
 def _left_behind(lock: Path, given_up: float) -> str | None:
-    """What is in a lock of a process that has ended, as far as can be told. Raises OSError."""
+    """Return the content of a lock whose process seems to have ended, or None. Raises OSError."""
     name = lock.read_text()
     old = time.time() - lock.lstat().st_mtime > given_up
     return name if old or atomic.is_abandoned(lock.with_name(name)) else None
 
 
 def _removed(lock: Path, name: str) -> bool:
-    """Remove a lock with this in it, and no other: somebody may have taken it over since it was read.
+    """Remove a lock with this content only: another process may have taken it over since it was read.
 
-    One process at a time may: who makes a second file, named for what is in the lock. Raises OSError.
+    The process that makes a second file, named after the content of the lock, may do so. Raises OSError.
     """
     leave = lock.with_name(f"{lock.name}.{files.sha256(name.encode())[:16]}")
     try:
         os.close(os.open(leave, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        if time.time() - leave.stat().st_mtime > GIVEN_UP:  # whoever made it has died, too
+        if time.time() - leave.stat().st_mtime > GIVEN_UP:  # its maker has died, too
             leave.unlink()
         return False
     try:

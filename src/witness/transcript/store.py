@@ -267,7 +267,7 @@ class Store:
             f"{folder / one} is as it was, because {OPEN}; it follows with the next change" for one in left
         ]
         about = f"{folder} is on a drive without locks: change a transcript there from one machine at a time"
-        if folder in transaction.without_locks and not cache.told_before(about):
+        if folder in transaction.without_locks and not cache.was_shown(about):
             lines.append(about)
         return lines
 
