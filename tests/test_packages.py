@@ -572,10 +572,10 @@ def test_without_pip_the_variables_count(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PIP_INDEX_URL", "https://mine.invalid/simple")
     monkeypatch.setenv("PIP_CLIENT_CERT", "/mine.pem")
     found = package_index.settings()
-    assert [place.url for place in found.places] == ["https://mine.invalid/simple"]
+    assert [source.url for source in found.sources] == ["https://mine.invalid/simple"]
     assert found.route.client == "/mine.pem"
     monkeypatch.setenv("PIP_NO_INDEX", "on")
-    assert package_index.settings().places == ()
+    assert package_index.settings().sources == ()
 
 
 def test_trusted_hosts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
