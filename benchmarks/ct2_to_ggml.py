@@ -31,7 +31,7 @@ class Weights:
 
     def __init__(self, path: Path) -> None:
         self.data = ct2.open_weights(path)
-        self.variables = ct2.walk(self.data)
+        self.variables = ct2.read_variables(self.data)
 
     def __getitem__(self, name: str) -> Array:
         variable = self.variables[name]
@@ -80,7 +80,7 @@ def convert(folder: Path, target: Path) -> Path:
 
 def texts(folder: Path) -> list[str]:
     """The vocabulary up to the first special token: whisper.cpp knows those that follow."""
-    words = ct2.vocabulary(folder)
+    words = ct2.read_vocabulary(folder)
     return words[: words.index(ct2.END_OF_TEXT)]
 
 

@@ -77,7 +77,7 @@ def examine(options: argparse.Namespace, recording: Path) -> dict[str, Any]:
         return witness(list(arguments), options.limit, secret=str(recording))
 
     report: dict[str, Any] = {"schema": "witness-volunteer/1", "device": "migraphx"}
-    there = cards.cards()
+    there = cards.list_cards()
     report["cards"] = [f"{card.name} ({card.gfx}), {card.memory_total / 2**30:.1f} GiB" for card in there]
     if "doctor" in wanted:
         report["doctor"] = run("doctor", "--json")

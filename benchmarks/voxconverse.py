@@ -33,7 +33,7 @@ from witness import __version__, text
 from witness.bench import accuracy, machine, plan, records, scoring
 from witness.bench.scoring import FileScore
 from witness.errors import ModelError, WitnessError
-from witness.models.download import FetchError, NetworkError, Route, download, end_of, page
+from witness.models.download import FetchError, NetworkError, Route, download, fetch_end, fetch_page
 from witness.options import Options, Runtime
 from witness.progress import Reporter
 from witness.storage import atomic, files
@@ -64,7 +64,7 @@ def say(line: str) -> None:
 def fetch_labels(folder: Path, split: str, url: str) -> None:
     """The RTTM files of a part, into `folder`. Exits if they are not those of version 0.3."""
     if not any(folder.glob("*.rttm")):
-        content = page(url, "*/*", LARGEST_LABELS, ROUTE).body
+        content = fetch_page(url, "*/*", LARGEST_LABELS, ROUTE).body
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for info in archive.infolist():
@@ -82,7 +82,7 @@ def fetch_audio(folder: Path, split: str, url: str, names: Iterable[str]) -> str
     missing = [name for name in names if not (folder / f"{name}.wav").exists()]
     if not missing and told.exists():
         return told.read_text().strip()
-    size, _ = end_of(url, 1, ROUTE)
+    size, _ = fetch_end(url, 1, ROUTE)
     step = max(1, size // 100)
     shown = 0
 

@@ -354,7 +354,7 @@ def fake_card(monkeypatch, doubles: Path, **facts) -> None:
 
     from witness.gpu import cards
 
-    monkeypatch.setattr(cards, "cards", lambda: (a_card(**facts),))
+    monkeypatch.setattr(cards, "list_cards", lambda: (a_card(**facts),))
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
     monkeypatch.setenv("FAKE_ORT", str(library))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubles))

@@ -36,8 +36,8 @@ def recording(tmp_path_factory):
 @pytest.mark.slow
 def test_each_engine_alone_and_both(whisper, recording, tmp_path, monkeypatch):
     shutil.copytree(DATA / "gpus" / "rx9070", tmp_path, dirs_exist_ok=True)
-    (card,) = cards.cards(tmp_path, {})
-    monkeypatch.setattr(cards, "cards", lambda: (card,))
+    (card,) = cards.list_cards(tmp_path, {})
+    monkeypatch.setattr(cards, "list_cards", lambda: (card,))
     device = tmp_path / "sys/class/drm/renderD128/device"
 
     def grow(_stage: str, done: float, _total: float) -> None:  # as another program would use the card

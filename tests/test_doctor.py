@@ -526,7 +526,7 @@ def test_words_without_a_model_are_missing(monkeypatch):
     nothing = store.Words(
         "no model is here; base-q5_1 would be fetched", "witness models fetch base-q5_1", None
     )
-    monkeypatch.setattr(store, "words", lambda **_: nothing)
+    monkeypatch.setattr(store, "find_word_model", lambda **_: nothing)
     report = checks.examine(machine(GPUS / "no_amd"))
     assert checks.healthy(report)
     assert checks.to_text(report).splitlines()[-1] == (
@@ -534,7 +534,7 @@ def test_words_without_a_model_are_missing(monkeypatch):
     )
     rows = json.loads(checks.to_json(report))["checks"]
     assert [row["name"] for row in rows if row["missing"]] == ["words"]
-    monkeypatch.setattr(store, "words", lambda **_: replace(nothing, model=catalogue.TABLE[-1]))
+    monkeypatch.setattr(store, "find_word_model", lambda **_: replace(nothing, model=catalogue.TABLE[-1]))
     assert "missing" not in checks.to_text(checks.examine(machine(GPUS / "no_amd"))).splitlines()[-1]
 
 

@@ -12,7 +12,7 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 def cards_of(machine: str, **environment: str) -> tuple[cards.Card, ...]:
-    return cards.cards(GPUS / machine, environment)
+    return cards.list_cards(GPUS / machine, environment)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_memory_of_an_apu_is_what_it_may_map_and_the_machine_has():
     ],
 )
 def test_the_best_card(machine, name):
-    card = cards.best(cards_of(machine))
+    card = cards.best_card(cards_of(machine))
     assert card is not None
     assert card.name == name
 
 
 def test_there_is_no_best_of_none():
-    assert cards.best(cards_of("no_amd")) is None
-    assert cards.best(cards_of("two_cards", ROCR_VISIBLE_DEVICES="")) is None
+    assert cards.best_card(cards_of("no_amd")) is None
+    assert cards.best_card(cards_of("two_cards", ROCR_VISIBLE_DEVICES="")) is None
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_variables_hide_and_reorder_cards_as_they_do_for_hip(environment, indice
 
 def test_a_card_is_picked_by_its_ordinal_or_the_best():
     found = cards_of("rx9070_igpu")
-    assert cards.pick(found, None) is cards.pick(found, 1) is found[1]
-    assert cards.pick(found, 0) is found[0]
-    assert cards.pick(found, 2) is None
-    assert cards.pick((), None) is None
+    assert cards.pick_card(found, None) is cards.pick_card(found, 1) is found[1]
+    assert cards.pick_card(found, 0) is found[0]
+    assert cards.pick_card(found, 2) is None
+    assert cards.pick_card((), None) is None
 
 
 def test_a_hidden_card_is_not_the_best():
-    card = cards.best(cards_of("two_cards", HIP_VISIBLE_DEVICES="1"))
+    card = cards.best_card(cards_of("two_cards", HIP_VISIBLE_DEVICES="1"))
     assert card is not None
     assert (card.name, card.index) == ("Radeon RX 9070 XT", 0)
 
@@ -120,7 +120,7 @@ def test_nothing_but_the_topology(tmp_path):
     import shutil
 
     shutil.copytree(GPUS / "rx9070/sys/class/kfd", tmp_path / "sys/class/kfd")
-    (card,) = cards.cards(tmp_path, {})
+    (card,) = cards.list_cards(tmp_path, {})
     assert (card.name, card.memory_total, card.memory_used, card.memory_free, card.busy) == (
         "Radeon RX 9070",
         17_095_983_104,
@@ -133,9 +133,9 @@ def test_nothing_but_the_topology(tmp_path):
 def test_damaged_files_are_no_cards(tmp_path):
     node = tmp_path / cards.NODES / "1"
     node.mkdir(parents=True)
-    assert cards.cards(tmp_path) == ()  # no properties, as for a card that a cgroup hides
+    assert cards.list_cards(tmp_path) == ()  # no properties, as for a card that a cgroup hides
     (node / "properties").write_bytes(b"\xff\xfe gfx_target_version\nsimd_count twelve\n\n")
-    assert cards.cards(tmp_path) == ()
+    assert cards.list_cards(tmp_path) == ()
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_names_of_architectures(version, name):
 
 
 def test_displays():
-    assert [path.parent.name for path in cards.displays(GPUS / "two_cards")] == ["card0", "card1"]
-    assert cards.displays(GPUS / "no_amd") == ()
-    assert cards.displays(Path("/nowhere")) == ()
+    assert [path.parent.name for path in cards.list_displays(GPUS / "two_cards")] == ["card0", "card1"]
+    assert cards.list_displays(GPUS / "no_amd") == ()
+    assert cards.list_displays(Path("/nowhere")) == ()
 
 
 def test_this_machine_can_be_asked():
-    assert all(card.gfx.startswith("gfx") for card in cards.cards())
+    assert all(card.gfx.startswith("gfx") for card in cards.list_cards())

@@ -103,7 +103,9 @@ def test_a_cached_graph_is_complete_and_was_measured(target):
     document = json.loads((graph.folder / "manifest.json").read_text())
     assert document["format"] == "witness-graph/1"
     assert document["key"]["shape"] == list(SHAPE)
-    assert np.array_equal(graph.reference(), Model(target.subject.source, "trunk")(graphs.signal(SHAPE)))
+    assert np.array_equal(
+        graph.reference(), Model(target.subject.source, "trunk")(graphs.canary_signal(SHAPE))
+    )
 
 
 def test_the_second_time_nothing_is_compiled(target, log):
@@ -328,10 +330,10 @@ def test_the_file_format_of_migraphx_2_16(doubles, trunk, tmp_path, monkeypatch)
 def test_a_program_without_what_every_one_says(missing):
     modules = {"main": {"nodes": []}}
     document = {"version": graphs.MXR_VERSION, "migraphx_version": "2.15.0", "modules": modules}
-    assert graphs.facts(msgpack.packb(document)).version == "2.15.0"
+    assert graphs.read_facts(msgpack.packb(document)).version == "2.15.0"
     del document[missing]
     with pytest.raises(GraphError, match=r"not an \.mxr file"):
-        graphs.facts(msgpack.packb(document))
+        graphs.read_facts(msgpack.packb(document))
 
 
 def test_damaged_files_are_refused_in_one_way(target, tmp_path):
@@ -351,11 +353,11 @@ def test_damaged_files_are_refused_in_one_way(target, tmp_path):
 
 
 def test_the_canary_knows_other_numbers():
-    reference = graphs.signal((1, 20))
+    reference = graphs.canary_signal((1, 20))
     assert graphs.compare(reference, reference) == (pytest.approx(1), 0)
     for wrong in (2 * reference, -reference, reference[:, ::-1], 0 * reference, np.nan * reference):
         with pytest.raises(GraphError, match="other numbers"):
             graphs.check_canary(*graphs.compare(wrong, reference), "fp32")
     with pytest.raises(GraphError, match=r"\[1, 19\], not \[1, 20\]"):
         graphs.compare(reference[:, 1:], reference)
-    assert graphs.signal((2,)).tolist() == pytest.approx([5.292157, 1.200472])  # the same for all time
+    assert graphs.canary_signal((2,)).tolist() == pytest.approx([5.292157, 1.200472])  # the same for all time

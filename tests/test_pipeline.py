@@ -252,8 +252,8 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
 )
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
     monkeypatch.setattr(pipeline.graphs, "folders", lambda: [tmp_path])
-    (card,) = cards.cards(DATA / "gpus" / "rx9070", {})
-    monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
+    (card,) = cards.list_cards(DATA / "gpus" / "rx9070", {})
+    monkeypatch.setattr(cards, "list_cards", lambda: (replace(card, memory_free=free),))
     monkeypatch.setattr(pipeline.gpus, "recognizer", lambda: Recognizer.WHISPER_CPP)
     whisper = whisper_file(tmp_path / "whisper.bin", *model)
     notes = []
@@ -269,9 +269,9 @@ def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, 
     assert not decide(device="cpu")
     assert not decide(device="migraphx", parallel=True)
     assert not decide(device="migraphx", gpu=1)  # there is no such card, which others will say
-    monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
+    monkeypatch.setattr(cards, "list_cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
     assert not decide(device="auto")
-    monkeypatch.setattr(cards, "cards", lambda: (replace(card, memory_free=free),))
+    monkeypatch.setattr(cards, "list_cards", lambda: (replace(card, memory_free=free),))
     monkeypatch.setattr(pipeline.graphs, "folders", list)
     assert not decide(device="auto")  # without a compiled graph the voice model is on the CPU
 

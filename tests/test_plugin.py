@@ -111,7 +111,7 @@ def test_a_card_that_onnxruntime_does_not_list(target):
 def test_precision_and_tuning_reach_it(target):
     other = replace(target, precision=Precision.FP16, tuning=Tuning.EXHAUSTIVE)
     graph = migraphx.warm(other)
-    assert graphs.facts(graph.path.read_bytes()).precision == Precision.FP16
+    assert graphs.read_facts(graph.path.read_bytes()).precision == Precision.FP16
     assert graph.measured.cosine < 1.0
 
 

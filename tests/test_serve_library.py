@@ -510,7 +510,7 @@ def test_a_desk_says_that_it_has_a_model_for_english_only(monkeypatch, offline, 
 
     others = [store.WhisperChoice("base", english_only=False, here=False, megabytes=140)]
     here = [store.WhisperChoice("tiny.en", english_only=True, here=True, megabytes=40), *others]
-    monkeypatch.setattr(store, "choices", lambda _: here)
+    monkeypatch.setattr(store, "list_whisper_choices", lambda _: here)
     assert says in home._about_model(Options(offline=offline))
     here[0] = store.WhisperChoice("tiny", english_only=False, here=True, megabytes=40)
     assert "English" not in home._about_model(Options(offline=offline))

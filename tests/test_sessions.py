@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from witness import machine_limits
 from witness.errors import DeviceError, InputError
 from witness.gpu.strict import pins
-from witness.models.session import on_cores, once, reason
+from witness.models.session import on_cores, run_once, short_reason
 from witness.options import Runtime
 
 
@@ -82,7 +82,7 @@ def test_the_threads_of_blas_do_not_wait_on_our_cores():
     ],
 )
 def test_the_reason_is_the_end_of_what_onnxruntime_says(said, line):
-    assert reason(RuntimeError(said)) == line
+    assert short_reason(RuntimeError(said)) == line
 
 
 def test_cores():
@@ -107,7 +107,7 @@ def test_what_several_threads_want_is_done_once():
         time.sleep(0.01)  # the others come meanwhile
         return "ok"
 
-    wanted = once(work)
+    wanted = run_once(work)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: wanted(), range(8))) == ["ok"] * 8
     assert done == [0]
@@ -116,7 +116,7 @@ def test_what_several_threads_want_is_done_once():
 def test_an_error_is_everybody_s_error():
     tries = []
 
-    @once
+    @run_once
     def work():
         tries.append(1)
         raise InputError("x.wav: is empty")

@@ -197,7 +197,7 @@ def _forget() -> Iterator[None]:
 def test_a_card_makes_transcribe_cpp_the_choice(monkeypatch):
     finds(monkeypatch, ("vulkan", "gpu"), ("cpu", "cpu"))
     assert gpus.recognizer() == Recognizer.TRANSCRIBE_CPP
-    assert engines.usual(gpus.recognizer(), engines.installed()) == Recognizer.TRANSCRIBE_CPP
+    assert engines.choose_recognizer(gpus.recognizer(), engines.installed()) == Recognizer.TRANSCRIBE_CPP
     finds(monkeypatch, ("vulkan", "igpu"), built=True)
     assert gpus.recognizer() == Recognizer.WHISPER_CPP
     finds(monkeypatch, ("vulkan", "gpu"), installed=False)

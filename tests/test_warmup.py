@@ -67,7 +67,7 @@ def test_status_says_why_a_graph_is_not_used(card, witness, model, doubles):
     witness("gpu", "warm", "--model", model, *SHAPE)
     fake_card(card, doubles, gfx="gfx1100")
     assert "it is for gfx gfx1201, here it is gfx1100" in witness("gpu", "status")[0]
-    card.setattr(cards, "cards", lambda: ())
+    card.setattr(cards, "list_cards", lambda: ())
     assert "no AMD GPU is visible" in witness("gpu", "status")[0]
     fake_card(card, doubles)
     if not Path("/opt/rocm").exists():
@@ -302,7 +302,7 @@ def test_probe_refuses(card, witness, model, tmp_path):
     assert "no.onnx: " in witness("probe", tmp_path / "no.onnx", code=5)[1]
     card.setenv("FAKE_COMPILE_MS", "600000")
     assert "no answer within 2 s" in witness("probe", model, *SHAPE, "--limit", "2", code=6)[1]
-    card.setattr(cards, "cards", lambda: ())
+    card.setattr(cards, "list_cards", lambda: ())
     out, err = witness("probe", model, *SHAPE, code=6)
     assert out == ""
     assert "no AMD GPU is visible" in err

@@ -23,7 +23,7 @@ from witness.formats import findings as kept_findings
 from witness.gpu import cards, graphs, migraphx
 from witness.gpu.migraphx import Subject
 from witness.models import engines, store
-from witness.models.session import on_cores, once
+from witness.models.session import on_cores, run_once
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.progress import AboutMachine, Note, Progress, Reporter, no_check, no_note, no_progress
 from witness.recognition import gpus, requirements
@@ -276,7 +276,7 @@ class _Run:
         self._check(recording)
         with ExitStack() as stack:
 
-            @once  # by whoever opens models or the one who decodes; standard input can be read once
+            @run_once  # by whoever opens models or the one who decodes; standard input can be read once
             def opened() -> decode.Opened:
                 from witness.audio import decode  # here: the recognizer starts before any heavy import
 
@@ -385,8 +385,8 @@ class _Run:
         auto = self.runtime.device == Device.AUTO
         if auto and not graphs.folders():
             return False
-        able = [card for card in cards.cards() if not auto or card.supported == "listed"]
-        card = cards.pick(able, self.runtime.gpu)
+        able = [card for card in cards.list_cards() if not auto or card.supported == "listed"]
+        card = cards.pick_card(able, self.runtime.gpu)
         needed = requirements.gpu_memory(whisper)
         if card is None or not needed or (lack := card.lack_for_both(needed)) is None:
             return False

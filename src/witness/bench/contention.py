@@ -99,7 +99,7 @@ def measure(
         )
     requirements.check(model, options.language, translate=options.translate)
     recording = decode.load(path, channels=Channels(options.channels))
-    card = cards.pick(cards.cards(), runtime.gpu)
+    card = cards.pick_card(cards.list_cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)
     runs: list[Run] = []
     devices: dict[str, str | None] = {}

@@ -39,7 +39,7 @@ def models_list(as_json: bool) -> None:
 
     _print(store.list_models(), as_json)
     if not as_json:
-        words = store.words(**_engines())
+        words = store.find_word_model(**_engines())
         better = f"; for the better one, run: {words.fix}" if words.fix else ""
         click.echo(
             f"note: * is what auto takes without fetching; --whisper auto is {words.finding}{better}",
@@ -127,7 +127,7 @@ def _engines() -> dict[str, Any]:
 def _print(models: Sequence[OnDisk], as_json: bool) -> None:
     from witness.models import store
 
-    taken = store.taken(**_engines())
+    taken = store.auto_models(**_engines())
     if as_json:
         rows = [{**_row(model), "auto": model.file.name in taken} for model in models]
         options.say(json.dumps(rows, indent=1))

@@ -94,7 +94,7 @@ def _located(file: ModelFile) -> ModelFile:
     """A model whose file is known: a transcript knows no more than its name and sha256. Raises ModelError."""
     if file.path:
         return file
-    entry = catalogue.by_sha256(file.sha256)
+    entry = catalogue.find_by_sha256(file.sha256)
     path = cache.locate(entry) if entry else None
     if path is None:
         raise ModelError(

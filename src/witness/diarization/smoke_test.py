@@ -31,7 +31,7 @@ def survive(role: str, model: ModelFile) -> None:
     Raises ModelError if the child dies or hangs over it. Complaints of the child about the model are left to
     the loader.
     """
-    if catalogue.by_sha256(model.sha256):
+    if catalogue.find_by_sha256(model.sha256):
         return
     survived = cache.cache_folder() / "tried" / f"{model.sha256}-{role}"
     with suppress(OSError, ValueError):

@@ -31,14 +31,14 @@ def check_cards(machine: Machine) -> Iterator[Check]:
     if machine.system != "linux":
         return
     if not machine.cards:
-        displays = cards.displays(machine.root)
+        displays = cards.list_displays(machine.root)
         if displays:
             fix = "load the kernel's amdgpu driver with its compute part; in a container: --device /dev/kfd"
             yield Check("cards", None, f"{len(displays)} AMD cards, but none that can compute (no KFD)", fix)
         else:
             yield Check("cards", None, "no AMD card: the voice model runs on the CPU")
         return
-    best = cards.best(machine.cards)
+    best = cards.best_card(machine.cards)
     for card in machine.cards:
         free = "?" if card.memory_free is None else f"{card.memory_free / GIB:.1f}"
         finding = f"{card.index if card.index >= 0 else 'hidden'}: {card.name} ({card.gfx}), "
@@ -156,7 +156,9 @@ def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: 
     if number is None:
         return Check("migraphx", True, "MIGraphX of unknown version")
     finding = f"MIGraphX {'.'.join(map(str, number))}"
-    folders = {path.parent for path in loader.on_disk("libmigraphx.so.*", machine.root, machine.environment)}
+    folders = {
+        path.parent for path in loader.find_on_disk("libmigraphx.so.*", machine.root, machine.environment)
+    }
     if folders and not any(any(folder.glob("libmigraphx_gpu.so*")) for folder in folders):
         finding = f"{finding} without its GPU part (libmigraphx_gpu), as Debian packages it"
         return machine.gpu_check("migraphx", False, finding, machine.install_rocm)

@@ -109,9 +109,11 @@ def check_recognizers(machine: Machine) -> Iterator[Check]:
         yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", install)
     gpu = yield from _transcribe_cpp(machine, able)
     yield Check(
-        "recognizers", bool(able), f"{', '.join(able)}; --recognizer auto is {engines.usual(gpu, able)}"
+        "recognizers",
+        bool(able),
+        f"{', '.join(able)}; --recognizer auto is {engines.choose_recognizer(gpu, able)}",
     )
-    words = store.words(gpu=gpu, available=able)
+    words = store.find_word_model(gpu=gpu, available=able)
     usual = words.fix is None
     yield Check("words", usual or None, words.finding, words.fix, missing=words.model is None)
 
@@ -174,7 +176,7 @@ def check_models(_machine: Machine) -> Iterator[Check]:
     words = any(status.path for status in whispers)
     complete = words and not set(catalogue.SETS["standard"].files) & missing
     fix = None if complete else "witness models fetch (a first run does it too)"
-    finding = f"on this machine: {', '.join(present)}; without a network, --models auto is {store.speakers()}"
+    finding = f"on this machine: {', '.join(present)}; without a network, --models auto is {store.auto_set()}"
     yield Check("models", complete or None, finding, fix)
 
 

@@ -79,7 +79,7 @@ class Machine:
     @cached_property
     def cards(self) -> tuple[Card, ...]:
         """The AMD cards that can compute; () on other systems than Linux."""
-        return cards.cards(self.root, self.environment) if self.system == "linux" else ()
+        return cards.list_cards(self.root, self.environment) if self.system == "linux" else ()
 
     @property
     def wants_gpu(self) -> bool:
@@ -140,7 +140,7 @@ class Machine:
 
     def libraries(self, pattern: str) -> list[str]:
         """Return the names of the library files that match, longest (most precise) first."""
-        names = {path.name for path in loader.on_disk(pattern, self.root, self.environment)}
+        names = {path.name for path in loader.find_on_disk(pattern, self.root, self.environment)}
         return sorted(names, key=len, reverse=True)
 
 

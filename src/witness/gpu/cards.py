@@ -116,21 +116,21 @@ class Card:
         return None if None in parts else sum(part for part in parts if part is not None)
 
 
-def cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
+def list_cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
     """Return every card that the compute driver below `root` knows, in its order.
 
     `environment` (default: this process's) may hide or reorder them for HIP.
     """
     able = [node for node in _nodes(root) if node[1].get("gfx_target_version")]
     unique = [node[1].get("unique_id", 0) for node in able]
-    order = visible(unique, os.environ if environment is None else environment)
+    order = visible_order(unique, os.environ if environment is None else environment)
     return tuple(
         _card(root, node, properties, order.index(number) if number in order else -1)
         for number, (node, properties) in enumerate(able)
     )
 
 
-def best(cards: Sequence[Card]) -> Card | None:
+def best_card(cards: Sequence[Card]) -> Card | None:
     """Return the card to use by default: preferably listed by AMD, then discrete, then of most memory."""
     return max(
         (card for card in cards if card.index >= 0),
@@ -139,14 +139,14 @@ def best(cards: Sequence[Card]) -> Card | None:
     )
 
 
-def pick(cards: Sequence[Card], index: int | None) -> Card | None:
+def pick_card(cards: Sequence[Card], index: int | None) -> Card | None:
     """Return the card with that HIP ordinal, or for None the best; None: there is no such card."""
     if index is None:
-        return best(cards)
+        return best_card(cards)
     return next((card for card in cards if card.index == index), None)
 
 
-def visible(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
+def visible_order(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:
     """Return the positions, in HIP's order, of the cards that HIP sees among those with these unique ids.
 
     ROCr filters first, and HIP counts the rest. Both accept numbers and "GPU-" with the id in hex, and
@@ -175,7 +175,7 @@ def _chosen(order: list[int], unique: Sequence[int], choice: str) -> list[int]:
     return chosen
 
 
-def displays(root: Path = Path("/")) -> tuple[Path, ...]:
+def list_displays(root: Path = Path("/")) -> tuple[Path, ...]:
     """Return the device folders of all AMD cards that the display driver knows, able to compute or not."""
     drm = sorted((root / "sys/class/drm").glob("card*"))
     devices = [card / "device" for card in drm if re.fullmatch(r"card[0-9]+", card.name)]

@@ -5,9 +5,9 @@ right name; so every key has a folder to itself, which holds
 
     manifest.json   the key's parts, sizes, sha256, and the measurements
     *.mxr           MIGraphX's program, under the name that the provider gave it
-    canary.npy      the CPU's answer to `signal`, float32
+    canary.npy      the CPU's answer to `canary_signal`, float32
 
-A folder is built under another name, and renamed when the GPU's answer to `signal` agrees with the CPU's.
+A folder is built under another name, and renamed when the GPU's answer agrees with the CPU's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MXR_VERSION = 7
 """The oldest file format that is read here, of MIGraphX 2.12 to 2.15.
 
 2.16 writes 8, which adds names of nodes (AMDMIGraphX b5b7967, 2026-04-10). A later format must keep the
-fields that `facts` reads.
+fields that `read_facts` reads.
 """
 LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
 MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
@@ -110,7 +110,7 @@ class Measured:
     compile_s: float | None
     """Seconds; None: it was imported."""
     cosine: float
-    """Between the GPU's answer to `signal` and the CPU's."""
+    """Between the GPU's answer to `canary_signal` and the CPU's."""
     difference: float
     """Length of the difference of the two over the length of the CPU's."""
 
@@ -155,7 +155,7 @@ class Graph(_Description):
         return self.folder / self.file
 
     def reference(self) -> Float32:
-        """The CPU's answer to `signal`."""
+        """The CPU's answer to `canary_signal`."""
         return np.load(self.folder / CANARY, allow_pickle=False)  # type: ignore[no-any-return]
 
     def manifest(self) -> bytes:
@@ -177,7 +177,7 @@ def root() -> Path:
     return cache_folder() / "graphs"
 
 
-def signal(shape: tuple[int, ...]) -> Float32:
+def canary_signal(shape: tuple[int, ...]) -> Float32:
     """Return the canary's input: noise of the scale of features, the same for all time."""
     return np.random.RandomState(0).normal(0.0, 3.0, shape).astype(np.float32)
 
@@ -262,7 +262,7 @@ class Facts:
     precision: Precision
 
 
-def facts(program: bytes) -> Facts:
+def read_facts(program: bytes) -> Facts:
     """Read an .mxr file, which is msgpack, without MIGraphX. Raises GraphError if it is not one."""
     try:
         document = msgpack.unpackb(program, strict_map_key=False, unicode_errors="replace")
@@ -288,7 +288,7 @@ def facts(program: bytes) -> Facts:
 
 def check_program(program: bytes, file: str, key: Key) -> Facts:
     """Raise GraphError unless the program and its name are for the key's shape, precision and GPU."""
-    content = facts(program)
+    content = read_facts(program)
     if key.shape not in content.inputs.values():
         shapes = ", ".join("x".join(map(str, shape)) for shape in content.inputs.values())
         raise GraphError(f"it was compiled for the shapes {shapes}, not {_words(key.shape)}")
@@ -338,7 +338,7 @@ def _scratch(name: str, limit: float, activity: str) -> Iterator[Path]:
 def add(graph: Graph, canary: Float32) -> Graph:
     """Move the graph from its scratch folder into the cache; return it with its new folder.
 
-    `canary` is the CPU's answer to `signal`. Raises GraphError if the program is not sound.
+    `canary` is the CPU's answer to `canary_signal`. Raises GraphError if the program is not sound.
     """
     scratch = graph.folder
     content = io.BytesIO()
@@ -455,7 +455,7 @@ class Inventory:
 
 def take_inventory() -> Inventory:
     """Compare everything in the cache with this machine's cards and libraries."""
-    visible, stacks = cards.cards(), []
+    visible, stacks = cards.list_cards(), []
     trouble = None if visible else "no AMD GPU is visible"
     try:
         stacks = [find_stack(card) for card in visible]

@@ -84,7 +84,7 @@ def trace(library: Path, preloaded: Path | None = None) -> LoaderTrace:
     return LoaderTrace(files, missing, () if missing else tuple(sorted(set(lacking))))
 
 
-def on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Path]:
+def find_on_disk(pattern: str, root: Path, environment: Mapping[str, str]) -> list[Path]:
     """Return the library files of that name in ROCm's folders, even those that the loader ignores."""
     site = glob.escape(sysconfig.get_paths()["purelib"]).lstrip("/")
     patterns = (*FOLDERS, *(f"{site}/{folder}" for folder in PACKAGES))
@@ -105,7 +105,7 @@ def search_path_fix(missing: Iterable[str], root: Path, environment: Mapping[str
     """
     folders = []
     for name in missing:
-        paths = on_disk(f"{name}*", root, {})
+        paths = find_on_disk(f"{name}*", root, {})
         if not paths:
             return None
         folders.append(f"/{paths[0].parent.relative_to(root)}")

@@ -237,7 +237,7 @@ def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Gr
     """Check, measure and cache the program `file` in `folder`. Raises DeviceError."""
     # The file is checked before anything loads it, and its numbers in a process that did not compile it.
     graphs.check_program((folder / file).read_bytes(), file, target.key)
-    reference = target.subject.cpu(graphs.signal(target.subject.shape))
+    reference = target.subject.cpu(graphs.canary_signal(target.subject.shape))
     measured = twice(lambda: _measure(target, folder, file, reference, compile_s))
     return graphs.add(graphs.describe(folder, file, target.key, target.subject.name, measured), reference)
 
@@ -246,7 +246,7 @@ def _measure(
     target: Target, folder: Path, file: str, reference: Float32, compile_s: float | None
 ) -> Measured:
     """Measure the graph's speed and its distance from `reference`, the CPU's answer to the canary."""
-    signal, cpu = graphs.signal(target.subject.shape), target.subject.cpu
+    signal, cpu = graphs.canary_signal(target.subject.shape), target.subject.cpu
     begun = time.perf_counter()
     process = _load(target, folder, file)
     try:
@@ -278,7 +278,7 @@ def open_graph(target: Target, graph: Graph) -> GpuProcess:
 
     def opened() -> GpuProcess:
         with killed_on_error(_load(target, graph.folder, graph.file)) as process:
-            answer = process.run(graphs.signal(target.subject.shape))
+            answer = process.run(graphs.canary_signal(target.subject.shape))
             graphs.check_canary(*graphs.compare(answer, graph.reference()), target.precision)
         return process
 
@@ -386,7 +386,7 @@ def accelerate(
     "migraphx", raises DeviceError.
     """
     strict = runtime.device == Device.MIGRAPHX
-    if not strict and not (runtime.device == Device.AUTO and cards.cards()):
+    if not strict and not (runtime.device == Device.AUTO and cards.list_cards()):
         yield None
         return
     note_ignored_variables(reporter)

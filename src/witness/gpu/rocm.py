@@ -134,8 +134,8 @@ class Stack:
 
 def choose_card(index: int | None) -> cards.Card:
     """Return the card of that ordinal; None: the best. Raises DeviceError."""
-    visible = [card for card in cards.cards() if card.index >= 0]
-    chosen = cards.pick(visible, index)
+    visible = [card for card in cards.list_cards() if card.index >= 0]
+    chosen = cards.pick_card(visible, index)
     if chosen is not None:
         return chosen
     if visible:

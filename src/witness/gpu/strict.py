@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from witness.errors import DeviceError, UsageError, WitnessError
-from witness.models.session import CPU, Model, load_onnxruntime, one_thread, reason, unusable
+from witness.models.session import CPU, Model, load_onnxruntime, one_thread, short_reason, unusable_model
 from witness.schema import Float32
 
 MIGRAPHX = "MIGraphXExecutionProvider"
@@ -71,7 +71,7 @@ def plugin_devices(library: str) -> list[Any]:
     try:
         runtime.register_execution_provider_library(f"witness {MIGRAPHX}", library)
     except Exception as error:  # onnxruntime raises a dozen unrelated classes
-        raise DeviceError(f"the plug-in does not start ({reason(error)})") from error
+        raise DeviceError(f"the plug-in does not start ({short_reason(error)})") from error
     return [device for device in runtime.get_ep_devices() if device.ep_name == MIGRAPHX]
 
 
@@ -134,7 +134,7 @@ def open_strictly(source: bytes, name: str, shape: tuple[int, ...], provider: Pr
                 raise DeviceError(
                     "it does not take all of the model's nodes; `witness probe` says which"
                 ) from error
-            raise DeviceError(reason(error)) from error
+            raise DeviceError(short_reason(error)) from error
     if (assigned := {device for device, _ in nodes}) != {MIGRAPHX}:
         raise DeviceError(f"its nodes are on {sorted(assigned)}, not on {MIGRAPHX} alone")
     return model
@@ -199,8 +199,8 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: ProviderOption
         raise
     except Exception as error:
         if provider is not None:
-            raise DeviceError(reason(error)) from error
-        raise unusable(name, error) from error
+            raise DeviceError(short_reason(error)) from error
+        raise unusable_model(name, error) from error
     nodes: dict[str, dict[str, int]] = {}
     for device, operator in assignment(session, feeds):
         counts = nodes.setdefault(device, {})

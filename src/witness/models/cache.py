@@ -150,7 +150,7 @@ def _copies(entry: CatalogueFile) -> Iterator[Path]:
             weights = folder / entry.file
             target = Path(os.path.realpath(weights))
             alike = target.name == entry.sha256 or (target.name == entry.file and _size(target) == entry.size)
-            if alike and not ct2.missing(folder):
+            if alike and not ct2.missing_files(folder):
                 yield folder
 
 

@@ -123,7 +123,10 @@ class CatalogueFile:
         """The command that fetches it. Some names are also a size, which means another recognizer's model."""
         if self.halves:
             return f"pip install {self.installed_by}"
-        sizes = of_size(self.name, Recognizer.CTRANSLATE2), of_size(self.name, Recognizer.WHISPER_CPP)
+        sizes = (
+            find_by_size(self.name, Recognizer.CTRANSLATE2),
+            find_by_size(self.name, Recognizer.WHISPER_CPP),
+        )
         which = f" --recognizer {self.engine}" if all(sizes) else ""
         return f"witness models fetch {self.name}{which}"
 
@@ -200,25 +203,25 @@ def default_whisper(engine: str = Recognizer.WHISPER_CPP, *, gpu: bool) -> str |
     return None
 
 
-def of_size(size: str, engine: str) -> CatalogueFile | None:
+def find_by_size(size: str, engine: str) -> CatalogueFile | None:
     """Return the recognizer's model of a size ("base", "tiny.en"), if the table has it."""
     name = f"{PREFIX}{size}" if engine == Recognizer.CTRANSLATE2 else size
     return next((entry for entry in TABLE if (entry.name, entry.engine) == (name, format_of(engine))), None)
 
 
-def by_sha256(sha256: str) -> CatalogueFile | None:
+def find_by_sha256(sha256: str) -> CatalogueFile | None:
     """Return the model of the table, or its conversion, with this sha256."""
     forms = (form for entry in TABLE for form in entry.forms)
     return next((form for form in forms if form.sha256 == sha256), None)
 
 
-def twin(entry: CatalogueFile) -> CatalogueFile | None:
+def find_twin(entry: CatalogueFile) -> CatalogueFile | None:
     """Return the same model from packages, the substitute for a missing one; None: no package has it."""
     name = {f"{PREFIX}base": PACKAGED_BASE}.get(entry.name)
     return next((twin for twin in TABLE if twin.name == name), None)
 
 
-def rule(segmentation: str, embedding: str) -> Rule | None:
+def find_rule(segmentation: str, embedding: str) -> Rule | None:
     """Return the clustering rule of two networks, by name; None: never measured for this voice model.
 
     It holds for another segmentation, too: its threshold is a distance of voice vectors.

@@ -80,7 +80,7 @@ class _Reader:
         return raw[:-1].decode("ascii")  # UnicodeDecodeError is a ValueError
 
 
-def walk(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
+def read_variables(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
     """Return every variable of a model.bin by its name, after a walk through the whole file.
 
     Raises ValueError naming the fault: another format, or numbers that contradict each other.
@@ -151,7 +151,7 @@ class Ct2Header:
         return self.tokens != 51864
 
 
-def missing(folder: Path) -> list[str]:
+def missing_files(folder: Path) -> list[str]:
     """Return the names of the files that a model needs and the folder lacks."""
     # Not Path.is_file, which raises in a folder that may not be read.
     here = {name for name in (WEIGHTS, CONFIG, *VOCABULARIES) if os.path.isfile(folder / name)}  # noqa: PTH113
@@ -165,14 +165,14 @@ def inspect(folder: Path) -> Ct2Header:
     The weights must be a Whisper model's, with every array in its shape; the vocabulary must have as many
     tokens as they; config.json must not point beyond them. tokenizer.json may be missing.
     """
-    if lacks := missing(folder):
+    if lacks := missing_files(folder):
         raise ModelError(f"no Whisper model in {folder}: {', '.join(lacks)} is missing; download it again")
     name = WEIGHTS
     try:
         with open_weights(folder / WEIGHTS) as data:
-            header = _header(data, walk(data))
+            header = _header(data, read_variables(data))
         name = "the vocabulary"
-        tokens = vocabulary(folder)
+        tokens = read_vocabulary(folder)
         if len(tokens) != header.tokens:
             raise ValueError(f"it has {len(tokens)} tokens, and the weights have {header.tokens}")
         name = CONFIG
@@ -190,7 +190,7 @@ def inspect(folder: Path) -> Ct2Header:
     return header
 
 
-def vocabulary(folder: Path) -> list[str]:
+def read_vocabulary(folder: Path) -> list[str]:
     """Return the tokens of a model, unchanged and in order. Raises OSError, ValueError."""
     path = next(
         (folder / name for name in VOCABULARIES if (folder / name).exists()), folder / VOCABULARIES[0]

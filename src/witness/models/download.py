@@ -239,7 +239,7 @@ class Answer:
     body: bytes
 
 
-def page(url: str, accept: str, largest: int, route: Route) -> Answer:
+def fetch_page(url: str, accept: str, largest: int, route: Route) -> Answer:
     """Return the document at `url`, of at most so many bytes.
 
     Raises NetworkError if the server is dead, FetchError if it has no such document or a larger one.
@@ -254,7 +254,7 @@ def page(url: str, accept: str, largest: int, route: Route) -> Answer:
     return document
 
 
-def end_of(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
+def fetch_end(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
     """Return the size of the file at `url` and its last bytes; None: the server gives whole files only.
 
     Raises NetworkError if the server is dead, FetchError if it does not have the file or tells no size.

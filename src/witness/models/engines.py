@@ -30,7 +30,7 @@ def installed() -> tuple[Recognizer, ...]:
     return tuple(engine for engine, modules in MODULES.items() if all(map(find_spec, modules)))
 
 
-def usual(gpu: str | None, available: Collection[str]) -> Recognizer:
+def choose_recognizer(gpu: str | None, available: Collection[str]) -> Recognizer:
     """Return the recognizer of `--recognizer auto` if `available` can run.
 
     `gpu` is the recognizer that can use a GPU here, if any (`recognition.gpus.recognizer`).

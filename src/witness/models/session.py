@@ -75,7 +75,7 @@ class Model:
                 source, options, providers=[CPU], enable_fallback=False
             )
         except Exception as error:  # onnxruntime raises a dozen unrelated classes
-            raise unusable(name, error) from error
+            raise unusable_model(name, error) from error
         if options.enable_profiling and trace is not None:
             trace.sessions.append((name, opened, session.end_profiling))
         self._take(session, name)
@@ -108,7 +108,7 @@ class Model:
                 [self._output], {self.input_name: np.ascontiguousarray(array, np.float32)}
             )
         except Exception as error:
-            raise ModelError(f"{self.name}: failed on input {array.shape} ({reason(error)})") from error
+            raise ModelError(f"{self.name}: failed on input {array.shape} ({short_reason(error)})") from error
         if self._trace is not None:
             self._trace.call(self.name, array.shape, begun, cpu)
         return np.asarray(result[0], dtype=np.float32)
@@ -156,7 +156,7 @@ def on_cores(threads: int) -> Iterator[Map]:
             pool.shutdown(cancel_futures=True)  # the rest of the queue after an error or Ctrl-C
 
 
-def once(function: Callable[[], R]) -> Callable[[], R]:
+def run_once(function: Callable[[], R]) -> Callable[[], R]:
     """Have the first thread that calls `function` run it; each gets its result, or its error."""
     lock, done = threading.Lock(), Future[R]()
 
@@ -215,12 +215,12 @@ def one_thread() -> Any:
     return options
 
 
-def unusable(name: str, error: Exception) -> ModelError:
+def unusable_model(name: str, error: Exception) -> ModelError:
     """Return a ModelError for an `error` of onnxruntime about the model `name`."""
-    return ModelError(f"{name}: not a model that onnxruntime can run ({reason(error)})")
+    return ModelError(f"{name}: not a model that onnxruntime can run ({short_reason(error)})")
 
 
-def reason(error: Exception) -> str:
+def short_reason(error: Exception) -> str:
     """Return the end of onnxruntime's message, which begins with source files of the machine that built it.
 
     The failed check stands before "was false".

@@ -130,7 +130,7 @@ def recognizer_model(
         return None
     able: Collection[str]
     if recognizer == Recognizer.AUTO:
-        able, usual = available, engines.usual(gpu, available)
+        able, usual = available, engines.choose_recognizer(gpu, available)
     else:
         engines.require(recognizer, available, "--recognizer")
         able, usual = (recognizer,), recognizer
@@ -160,7 +160,7 @@ def _choose(
             return _obtained(entry, options, reporter)
         except FetchError as error:
             return _substitute(entry, error, able, options, reporter)
-    model = _find_named(choice, usual, available) or own.recognizer(Path(choice))
+    model = _find_named(choice, usual, available) or own.read_recognizer(Path(choice))
     engine = Recognizer(model.engine)
     if engine == engines.format_of(usual):
         engine = usual
@@ -199,7 +199,7 @@ def _obtained(entry: CatalogueFile, options: Options, reporter: Reporter) -> Mod
 
 def _on_disk(entry: CatalogueFile) -> CatalogueFile | None:
     """Return the model or its twin, the first that is on this disk."""
-    twin = catalogue.twin(entry)
+    twin = catalogue.find_twin(entry)
     return next((model for model in (entry, twin) if model and cache.locate(model)), None)
 
 
@@ -208,7 +208,7 @@ def _find_named(choice: str, usual: str, available: Collection[str]) -> Catalogu
 
     None: a path. Raises UsageError for anything else.
     """
-    sizes = {engine: catalogue.of_size(choice, engine) for engine in engines.MODULES}
+    sizes = {engine: catalogue.find_by_size(choice, engine) for engine in engines.MODULES}
     named = [entry for entry in catalogue.TABLE if entry.role == "whisper" and entry.name == choice]
     matches = [
         sizes.get(Recognizer(usual)),
@@ -279,27 +279,27 @@ class Words:
     """None: there would be no words."""
 
 
-def words(*, gpu: str | None, available: Collection[str]) -> Words:
+def find_word_model(*, gpu: str | None, available: Collection[str]) -> Words:
     """Choose as `recognizer_model` does for English, among the models on this disk. Nothing is fetched."""
-    engine = engines.usual(gpu, available)
+    engine = engines.choose_recognizer(gpu, available)
     (usual,) = _entries([catalogue.default_whisper(engine, gpu=engine == gpu) or ""])
     model = _on_disk(usual) or _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
     if model is None:
         return Words(f"no model is here; {usual.name} for {engine} would be fetched", fix, None)
-    if model in (usual, catalogue.twin(usual)):
+    if model in (usual, catalogue.find_twin(usual)):
         return Words(f"{model.name}, by {engine}", None, model)
     reader = engine if model.engine == usual.engine else model.engine
     return Words(f"{_compared(model, usual)}; by {reader}", fix, model)
 
 
-def taken(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
+def auto_models(*, gpu: str | None, available: Collection[str]) -> frozenset[str]:
     """Return the names of the models on this disk that `--models auto` and `--whisper auto` would take.
 
-    The arguments are those of `words`. Nothing is fetched.
+    The arguments are those of `find_word_model`. Nothing is fetched.
     """
-    files = catalogue.SETS[speakers()].files
-    model = words(gpu=gpu, available=available).model
+    files = catalogue.SETS[auto_set()].files
+    model = find_word_model(gpu=gpu, available=available).model
     return frozenset((*files, model.name) if model else files)
 
 
@@ -314,7 +314,7 @@ class WhisperChoice:
     megabytes: int
 
 
-def choices(options: Options) -> list[WhisperChoice]:
+def list_whisper_choices(options: Options) -> list[WhisperChoice]:
     """Return the models of the table that a recognizer here can run, the models on this disk first.
 
     Only these if the options forbid to open a socket. Nothing is fetched.
@@ -332,7 +332,7 @@ def choices(options: Options) -> list[WhisperChoice]:
     return sorted(models, key=lambda model: not model.here)
 
 
-def speakers() -> str:
+def auto_set() -> str:
     """Return the set on this disk that `--models auto` would take."""
     return next(
         name for name in catalogue.AUTO if all(map(cache.locate, _entries(catalogue.SETS[name].files)))
@@ -371,8 +371,8 @@ def fetch_models(
         UsageError: an unknown name.
     """
     sets = catalogue.SETS
-    engine = engines.usual(gpu, available)
-    sized = {name: entry.name for name in names if (entry := catalogue.of_size(name, engine))}
+    engine = engines.choose_recognizer(gpu, available)
+    sized = {name: entry.name for name in names if (entry := catalogue.find_by_size(name, engine))}
     parts = [
         part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
     ]
@@ -413,9 +413,9 @@ def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
             raise ModelError(f"no such folder: {choice}; give one with segmentation.onnx and embedding.onnx")
         raise UsageError(f"no models {choice!r}; give a folder, auto, {_set_names()}")
     name = folder.absolute().name
-    segmentation = own.model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
-    embedding = own.model(folder / "embedding.onnx", f"{name}/embedding.onnx")
-    rule, rules = catalogue.rule(segmentation.name, embedding.name), folder / "clustering.json"
+    segmentation = own.read_model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
+    embedding = own.read_model(folder / "embedding.onnx", f"{name}/embedding.onnx")
+    rule, rules = catalogue.find_rule(segmentation.name, embedding.name), folder / "clustering.json"
     if rule is None and not rules.exists():
         reporter.note(
             f"speakers are told apart by the usual threshold, which may not fit {embedding.name}: there may "

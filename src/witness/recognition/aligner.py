@@ -40,7 +40,7 @@ class Aligner:
             intra_threads=min(threads, EACH),
         )
         self.multilingual: bool = self.model.is_multilingual
-        tokens = ct2.vocabulary(self._folder)
+        tokens = ct2.read_vocabulary(self._folder)
         self.ids = {token: number for number, token in enumerate(tokens)}
         self.end = self.ids[ct2.END_OF_TEXT]
         self._texts = [

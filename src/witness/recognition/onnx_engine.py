@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from witness._version import install
-from witness.models.session import CPU, one_thread, reason
+from witness.models.session import CPU, one_thread, short_reason
 from witness.recognition import engine_worker
 from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load
 from witness.schema import SAMPLE_RATE, Float32
@@ -159,7 +159,7 @@ def _check_precision(file: Path) -> None:
 
 
 def _said(error: Exception) -> str:
-    return reason(error) or type(error).__name__
+    return short_reason(error) or type(error).__name__
 
 
 def _tokens(

@@ -33,7 +33,7 @@ def gpu_memory(model: ModelFile) -> int | None:
     """
     if model.engine in (Recognizer.CTRANSLATE2, Recognizer.ONNX_ASR):
         return 0
-    if (found := ggml.header(model.path)) is None:
+    if (found := ggml.read_header(model.path)) is None:
         return None
     header, size = found
     width, layers = header.text_state, header.text_layers

@@ -61,7 +61,7 @@ def _about_model(options: Options) -> str:
         )
     if options.whisper == "auto":
         line = f"The words come from the Whisper model that suits this machine{_language(options)}."
-        here = [one for one in store.choices(options) if one.here]
+        here = [one for one in store.list_whisper_choices(options) if one.here]
         if not here or not all(one.english_only for one in here):
             return line
         if not options.offline:

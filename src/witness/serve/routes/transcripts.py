@@ -351,7 +351,7 @@ class ChangedVocabulary(Struct):
 def list_choices(request: Request) -> Response:
     """List the models and languages that a recording can be transcribed with."""
     options = desk_of(request).options
-    choices = [] if options.whisper == "none" else store.choices(options)
+    choices = [] if options.whisper == "none" else store.list_whisper_choices(options)
     models = [
         {
             "name": choice.name,
