@@ -657,6 +657,7 @@ def transcribed(job: Job) -> Outcome:
     return Outcome(sha256=sha256, duration=1.0, seconds=1.0, twin=job.twin)
 
 
+@pytest.mark.slow
 def test_each_of_many_files_of_one_size_is_read_once(tmp_path, monkeypatch):
     reads: Counter[str] = Counter()
     sha256_at = files.sha256_at

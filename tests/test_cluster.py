@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="Dask is no
 
 @pytest.fixture
 def cluster(tmp_path):
-    """(address, pids of the workers), each a process of its own, as on two machines."""
+    """(address, pid of the scheduler, pids of the workers), each a process of its own, as on two machines."""
     environment = {**os.environ, "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0"}
     file = tmp_path / "scheduler.json"
 
@@ -34,10 +34,14 @@ def cluster(tmp_path):
             return process.pid
 
         port = ("--host", "127.0.0.1", "--port", 0)
-        begin("scheduler", "scheduler", *port, "--no-dashboard", "--scheduler-file", file)
+        scheduler = begin("scheduler", "scheduler", *port, "--no-dashboard", "--scheduler-file", file)
         address = written(file)["address"]
         options = ("--nthreads", 1, "--no-dashboard", "--no-nanny")
-        yield address, [begin(name, "worker", address, *options, "--name", name) for name in ("one", "two")]
+        yield (
+            address,
+            scheduler,
+            [begin(name, "worker", address, *options, "--name", name) for name in ("one", "two")],
+        )
 
 
 def written(file: Path) -> dict:
@@ -57,22 +61,28 @@ def documents(folder: Path) -> dict[str, dict]:
     return found
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(cluster, tmp_path):
-    address, workers = cluster
-    recordings = make(tmp_path / "in", 10)
+def begun(folder: Path, address: str, workers: list[int]) -> subprocess.Popen[bytes]:
+    """A batch from `in` to `far` of which two recordings are done, while the first worker is at work."""
     command = ["in", "-o", "far", "-f", "json", "--whisper", "none", *OPTIONS, "--scheduler", address]
     process = subprocess.Popen(
         [sys.executable, "-m", "witness", "batch", *command],
-        cwd=tmp_path,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     end = time.monotonic() + 60
-    while not (len(list((tmp_path / "far").glob("call*.json"))) >= 2 and children(workers[0])):
+    while not (len(list((folder / "far").glob("call*.json"))) >= 2 and children(workers[0])):
         assert time.monotonic() < end
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
+    return process
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(cluster, tmp_path):
+    address, _, workers = cluster
+    recordings = make(tmp_path / "in", 10)
+    process = begun(tmp_path, address, workers)
     own = children(workers[0])
     os.kill(workers[0], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
@@ -88,6 +98,21 @@ def test_a_cluster_gives_what_one_machine_gives_and_survives_a_lost_worker(clust
 
 
 @pytest.mark.slow
+def test_what_is_lost_with_the_scheduler_is_left_for_the_next_run(cluster, tmp_path):
+    address, scheduler, workers = cluster
+    make(tmp_path / "in", 10)
+    process = begun(tmp_path, address, workers)
+    for pid in (scheduler, *workers):
+        os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err.decode()
+    assert f"the Dask scheduler at {address} is lost; run the same command again to continue" in err.decode()
+    states = [row["state"] for row in json.loads((tmp_path / "far" / "report.json").read_text())["files"]]
+    assert set(states) == {"done", "left"}
+    out, _ = here("in", "-o", "far", "-f", "json", "--whisper", "none", cwd=tmp_path)
+    assert f"10 recordings: {states.count('left')} done, {states.count('done')} done before" in out
+
+
 def test_a_scheduler_that_does_not_answer(tmp_path):
     make(tmp_path / "in", 1)
     nowhere = ("--scheduler", "tcp://127.0.0.1:9")
