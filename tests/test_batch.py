@@ -29,7 +29,7 @@ from witness.options import Channels, Device, Options, PageAudio, Runtime
 from witness.progress import Reporter
 from witness.schema import ModelFile
 from witness.storage import atomic, files
-from witness.work import batch, folder, plan, recordings
+from witness.work import batch, folder, pool, produce
 from witness.work.manifest import Entry, Manifest
 from witness.work.produce import Job, Outcome, Settings
 from witness.work.queue import LostError
@@ -37,7 +37,7 @@ from witness.work.worker import job_from_json, job_to_json
 
 
 def outputs(found, manifest) -> dict[str, str]:
-    return {Path(source).name: name for source, name in recordings.assign(found, manifest)}
+    return {Path(source).name: name for source, name in folder.assign(found, manifest)}
 
 
 def entry(output: str, source: str = "/in/a.wav", **more) -> Entry:
@@ -68,22 +68,22 @@ def test_a_folder_is_searched_and_its_tree_kept(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = recordings.find([f"{tmp_path}/in"], tmp_path / "in" / "t")
+    found = folder.find([f"{tmp_path}/in"], tmp_path / "in" / "t")
     assert [place for _, place in found] == ["a.wav", "sub/deep/b.MP3"]
     # Of several folders each has its name, a file that is named is taken whatever it is called.
-    found = recordings.find([f"{tmp_path}/in/sub", f"{tmp_path}/in/t", f"{tmp_path}/in/notes.txt"], tmp_path)
+    found = folder.find([f"{tmp_path}/in/sub", f"{tmp_path}/in/t", f"{tmp_path}/in/notes.txt"], tmp_path)
     assert [place for _, place in found] == ["notes.txt", "sub/deep/b.MP3", "t/x.wav"]
-    assert [place for _, place in recordings.find([f"{tmp_path}/in/**/*.wav"], tmp_path)] == [
+    assert [place for _, place in folder.find([f"{tmp_path}/in/**/*.wav"], tmp_path)] == [
         "a.wav",
         "x.wav",
     ]
     with pytest.raises(UsageError, match="no recording"):
-        recordings.find([f"{tmp_path}/in/*.aiff"], tmp_path)
+        folder.find([f"{tmp_path}/in/*.aiff"], tmp_path)
 
 
 def test_an_address_is_refused_with_the_command_that_fetches_it(tmp_path):
     with pytest.raises(InputError, match=r"yt-dlp -x .* 'https://a.b/c.mp3\?d'"):
-        recordings.find([str(CALL), "https://a.b/c.mp3?d"], tmp_path)
+        folder.find([str(CALL), "https://a.b/c.mp3?d"], tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -230,15 +230,15 @@ def test_a_job_survives_the_way_to_a_worker():
 
 def test_workers_fit_the_machine(monkeypatch):
     monkeypatch.setattr(machine_limits, "cores", lambda: 8)
-    assert plan.worker_count(None, 100, None) == 8
-    assert plan.worker_count(None, 100, 4 * plan.PEAK) == 4
-    assert plan.worker_count(3, 100, 4 * plan.PEAK) == 3
-    assert plan.worker_count(None, 100, 4 * plan.PEAK, weights=plan.PEAK) == 2
-    assert plan.worker_count(None, 2, None) == 2
-    assert plan.worker_count(None, 0, 1) == 1
-    assert plan.share(2, Device.CPU) == Runtime(Device.CPU, threads=4)
-    assert plan.share(8, Device.CPU) == Runtime(Device.CPU, threads=1, serial=True)
-    assert plan.share(8, Device.AUTO, 3) == Runtime(threads=3)
+    assert pool.worker_count(None, 100, None) == 8
+    assert pool.worker_count(None, 100, 4 * pool.PEAK) == 4
+    assert pool.worker_count(3, 100, 4 * pool.PEAK) == 3
+    assert pool.worker_count(None, 100, 4 * pool.PEAK, weights=pool.PEAK) == 2
+    assert pool.worker_count(None, 2, None) == 2
+    assert pool.worker_count(None, 0, 1) == 1
+    assert pool.worker_runtime(2, Device.CPU) == Runtime(Device.CPU, threads=4)
+    assert pool.worker_runtime(8, Device.CPU) == Runtime(Device.CPU, threads=1, serial=True)
+    assert pool.worker_runtime(8, Device.AUTO, 3) == Runtime(threads=3)
 
 
 def test_the_fingerprint_follows_the_result_and_nothing_else():
@@ -248,9 +248,9 @@ def test_the_fingerprint_follows_the_result_and_nothing_else():
     same = Settings(
         Options(models="builtin", whisper="base", offline=True, known="/people"), Runtime(), hashes
     )
-    assert plan.fingerprint(replace(same, warnings=("a warning",), keep_findings=False)) == plan.fingerprint(
-        usual
-    )
+    assert folder.fingerprint(
+        replace(same, warnings=("a warning",), keep_findings=False)
+    ) == folder.fingerprint(usual)
     others = [
         Options(vocabulary=("Anna",)),
         Options(language="en"),
@@ -259,14 +259,17 @@ def test_the_fingerprint_follows_the_result_and_nothing_else():
         Options(fast=True),
         Options(start=1.0),
     ]
-    found = {plan.fingerprint(replace(usual, options=options)) for options in others}
-    found |= {plan.fingerprint(replace(usual, models=hashes | {"known": "2" * 64})), plan.fingerprint(usual)}
+    found = {folder.fingerprint(replace(usual, options=options)) for options in others}
+    found |= {
+        folder.fingerprint(replace(usual, models=hashes | {"known": "2" * 64})),
+        folder.fingerprint(usual),
+    }
     assert len(found) == len(others) + 2
 
 
 def test_a_batch_settles_on_a_model_and_counts_its_memory(tmp_path):
     model = ct2.write(tmp_path / "tones")
-    settings = plan.settle(Options(whisper=str(model), models="builtin", offline=True))
+    settings = produce.resolve_settings(Options(whisper=str(model), models="builtin", offline=True))
     assert settings.options.whisper == str(model)
     assert settings.weights == sum(file.stat().st_size for file in model.iterdir()) > 0
 
@@ -278,7 +281,7 @@ def test_a_worker_s_recognizer_has_its_share_of_the_cores(monkeypatch):
         pipeline.recognition, "TrackRecognizer", lambda *_, threads, **__: given.append(threads) or Mock()
     )
     for workers in (1, 3, 12):
-        engine = Engine(Options(), plan.share(workers, Device.CPU))
+        engine = Engine(Options(), pool.worker_runtime(workers, Device.CPU))
         pipeline._Run(engine, Reporter(), [])._recognizer(ModelFile("m", "", ""))
     assert given == [12, 4, 1]
 
@@ -509,7 +512,7 @@ def test_an_outcome_without_room_ends_the_batch(tmp_path):
 
     make(tmp_path / "in", 2, 1.0)
     with folder.locked(tmp_path / "out"):
-        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+        work = batch.Batch(folder.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
         workers = Workers(lambda job: Outcome(f"{job.source}: no space", 1, full=True))
         with pytest.raises(OutputError, match="run the same command again to continue"):
             work.run(workers, Runtime())
@@ -526,7 +529,7 @@ def test_what_a_killed_worker_left_goes_with_the_batch(tmp_path):
     begin = "-".join([*atomic.scratch_name().split("-")[:2], str(dead.pid)])
     left = [tmp_path / "out" / place for place in (f"{begin}-a", f"sub/{begin}-b")]
     with folder.locked(tmp_path / "out"):
-        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+        work = batch.Batch(folder.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
 
         def leave(_: Job) -> Outcome:
             for path in left:
@@ -558,7 +561,7 @@ def test_files_of_other_formats_from_an_earlier_run_are_told_of(tmp_path):
     """They are left alone: a person may have worked on them."""
     work = object.__new__(batch.Batch)
     work._formatted = set()
-    work.request = plan.BatchRequest(inputs=(), out=tmp_path, formats=("md",))
+    work.request = folder.BatchRequest(inputs=(), out=tmp_path, formats=("md",))
     fields = {"size": 1, "mtime_ns": 1, "sha256": None, "settings": "", "error": None, "code": 0}
     entries = {name: Entry(name, f"/in/{name}.wav", state="done", **fields) for name in ("new", "old")}
     work.results = {
@@ -642,7 +645,7 @@ def work_on(tmp_path, contents: list[str], workers: Workers) -> batch.Batch:
     for number, content in enumerate(contents):
         (tmp_path / "in" / f"{number:04d}.wav").write_text(content)
     with folder.locked(tmp_path / "out"):
-        work = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+        work = batch.Batch(folder.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
         work.run(workers, Runtime())
     return work
 
@@ -719,5 +722,5 @@ def test_what_a_cluster_lost_is_left_for_the_next_run(tmp_path):
     work = work_on(tmp_path, ["a", "bb", "ccc"], Workers(lost))
     assert (work.summary().done, work.summary().left, work.summary().failed) == (2, 1, 0)
     assert report(tmp_path / "out")["0001.wav"]["state"] == "left"
-    again = batch.Batch(plan.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
+    again = batch.Batch(folder.BatchRequest([f"{tmp_path}/in"], tmp_path / "out", ["json"]), SETTINGS)
     assert [Path(item.source).name for item in again.todo] == ["0001.wav"]

@@ -20,7 +20,7 @@ from witness.errors import UsageError, WitnessError
 from witness.formats import output_paths, reading, registry, writers
 from witness.formats.registry import Format
 from witness.schema import NO_SPEECH, SIDES, Speaker, Turn, Utterance, Word
-from witness.work import recordings
+from witness.work.folder import assign
 from witness.work.manifest import Manifest
 
 ANSWER = replace(said("SPEAKER_00", 572.5, "Sorry?", 1.0), track=1)
@@ -487,7 +487,7 @@ def test_a_format_may_be_written_to_a_file_with_its_last_ending(tmp_path):
 
 def test_a_batch_keeps_apart_what_would_be_one_file(tmp_path):
     found = [(f"/x/{name}", name) for name in ("a.wav", "a.openai.wav", "b.QDA.wav", "c.d.wav")]
-    assert dict(recordings.assign(found, Manifest(tmp_path / "manifest.jsonl"))) == {
+    assert dict(assign(found, Manifest(tmp_path / "manifest.jsonl"))) == {
         "/x/a.wav": "a",
         "/x/a.openai.wav": "a.openai.wav",
         "/x/b.QDA.wav": "b.QDA.wav",

@@ -26,7 +26,7 @@ from witness.progress import LongNote, Reporter
 from witness.schema import Count, Source, Transcript
 from witness.storage import atomic
 from witness.transcript import store
-from witness.work import batch, cluster, plan, pool
+from witness.work import batch, cluster, folder, pool, produce
 from witness.work.produce import Settings
 
 Seen = list[object]
@@ -166,7 +166,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     class Batch:
         todo = tuple(range(100))
 
-        def __init__(self, request: plan.BatchRequest, settings: Settings) -> None:
+        def __init__(self, request: folder.BatchRequest, settings: Settings) -> None:
             seen.append((request, settings))
             self.request = request
 
@@ -214,7 +214,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     monkeypatch.setattr(store, "save", note("save", []))
     trace = SimpleNamespace(document=lambda: "{}")
     monkeypatch.setattr(tracing, "recording", lambda _: nullcontext(trace))
-    monkeypatch.setattr(plan, "settle", note("settle", SimpleNamespace(weights=0)))
+    monkeypatch.setattr(produce, "resolve_settings", note("settle", SimpleNamespace(weights=0)))
     monkeypatch.setattr(machine_limits, "cores", lambda: 8)
     monkeypatch.setattr(machine_limits, "memory", lambda: None)
     monkeypatch.setattr(pool, "Pool", Pool)
@@ -269,7 +269,7 @@ def test_limits_are_in_seconds_and_bytes(seen, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     handed_on(seen, batch_command, "in", "-o", "out", "--limit-time", "9.5", "--limit-memory", "1.5")
     (order,) = [
-        entry[0] for entry in seen if isinstance(entry, tuple) and isinstance(entry[0], plan.BatchRequest)
+        entry[0] for entry in seen if isinstance(entry, tuple) and isinstance(entry[0], folder.BatchRequest)
     ]
     assert (order.limit, order.limit_memory) == (9.5, 1_500_000_000)
 

@@ -14,8 +14,8 @@ from witness.cli.run import RunCourse
 from witness.options import Options, Runtime
 from witness.work import eta
 from witness.work.eta import PIECE, Forecast
+from witness.work.folder import Item
 from witness.work.produce import Job, Outcome, Settings
-from witness.work.recordings import Item
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from witness.options import Channels, PageAudio, Part, Runtime
 from witness.progress import Reporter
 from witness.schema import SAMPLE_RATE, Transcript, Word
 from witness.transcript import assemble, redo, store
-from witness.work import plan
+from witness.work import folder
 from witness.work.produce import Settings
 
 pytestmark = pytest.mark.usefixtures("open_models")
@@ -77,7 +77,7 @@ def test_a_part_that_is_not_there_is_one_line(tmp_path, args, code, said):
 
 def test_a_batch_is_done_again_for_another_part():
     def hashed(**asked) -> str:
-        return plan.fingerprint(Settings(Options(**asked), Runtime(), {}))
+        return folder.fingerprint(Settings(Options(**asked), Runtime(), {}))
 
     assert len({hashed(), hashed(start=5), hashed(end=9), hashed(start=5, end=9)}) == 4
 

@@ -34,7 +34,7 @@ from witness.recognition import recognizer
 from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
 from witness.transcript import assemble, uncorrected
-from witness.work import plan
+from witness.work import produce
 
 pytestmark = pytest.mark.usefixtures("open_models")
 
@@ -442,7 +442,7 @@ def test_a_model_for_english_is_refused_other_languages_before_any_work(whisper,
         with pytest.raises(UsageError, match=r"tones\.bin .*knows only English.*--whisper"):
             transcribe(str(short), options, runtime)
     with pytest.raises(UsageError, match="knows only English"):
-        plan.settle(options)  # of a batch: once, not for each recording
+        produce.resolve_settings(options)  # of a batch: once, not for each recording
 
 
 def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_known(

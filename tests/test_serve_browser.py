@@ -29,7 +29,7 @@ from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
 from witness.serve.uploads import Uploads
 from witness.transcript import store
-from witness.work import plan
+from witness.work import pool, produce
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 COMMENTER = User("eve", Role.COMMENT, "a-token-for-comments")
@@ -48,10 +48,15 @@ class Desk:
         self._stack = ExitStack()
         library = Library(folder, Index(folder.parent / "index.sqlite"))
         options = Options(models="builtin", offline=True, whisper=str(whisper), speakers=2)
-        runtime = plan.share(1, Device.CPU, 2)
+        runtime = pool.worker_runtime(1, Device.CPU, 2)
         uploads = self._stack.enter_context(Uploads(library.folder))
         queue = self._stack.enter_context(
-            Queue(library.folder, lambda wish: plan.settle(wish.of(options)), runtime, 1)
+            Queue(
+                library.folder,
+                lambda overrides: produce.resolve_settings(overrides.apply(options)),
+                runtime,
+                1,
+            )
         )
         self.desk = AppState(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
         self._stack.enter_context(library.watched())

@@ -16,7 +16,7 @@ from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
-from witness.work import plan
+from witness.work import pool
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 
@@ -33,7 +33,9 @@ def client(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         save(path, replace(CALL, corrections=tuple(given), corrected=bool(given)))
     library.update()
-    desk = AppState(library.folder, TOKEN, library, Options(models="builtin"), plan.share(1, Device.CPU, 1))
+    desk = AppState(
+        library.folder, TOKEN, library, Options(models="builtin"), pool.worker_runtime(1, Device.CPU, 1)
+    )
     yield TestClient(application(desk), "http://localhost", headers={"Authorization": f"Bearer {TOKEN}"})
     desk.editor.close()
 

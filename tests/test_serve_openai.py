@@ -47,7 +47,7 @@ from witness.serve.openai import answers, jobs, schema
 from witness.serve.queue import Queue
 from witness.serve.routes import openai_api, recordings
 from witness.serve.uploads import Uploads
-from witness.work import plan
+from witness.work import produce
 from witness.work.manifest import Manifest
 from witness.work.produce import Outcome, Watcher
 
@@ -61,7 +61,7 @@ OPTIONS = Options(models="builtin", offline=True, whisper="tiny.en", speakers=2)
 
 @pytest.fixture(scope="module")
 def settings():
-    return plan.settle(OPTIONS)
+    return produce.resolve_settings(OPTIONS)
 
 
 def exported(function, path, form):

@@ -28,21 +28,19 @@ from witness.serve.queue import Queue, free_name
 from witness.serve.status import BusyError, UnknownError
 from witness.storage import atomic
 from witness.transcript import project_words
-from witness.work import overrides, plan
+from witness.work import overrides, produce
 from witness.work.eta import Estimate
-from witness.work.folder import Folder, locked
+from witness.work.folder import BatchRequest, Folder, Item, locked, size_and_mtime
 from witness.work.manifest import Manifest
 from witness.work.overrides import JobOverrides
-from witness.work.plan import BatchRequest
 from witness.work.produce import Outcome, Settings
-from witness.work.recordings import Item, size_and_mtime
 
 PATIENCE = 60  # seconds for what takes one or two; the machine may be busy
 CHOICE = Options(models="builtin", offline=True, whisper="none")
 
 
 def settle(overrides):
-    return plan.settle(overrides.apply(CHOICE))
+    return produce.resolve_settings(overrides.apply(CHOICE))
 
 
 def desk(folder: Path, settle=settle) -> Queue:
@@ -204,7 +202,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         assert [one.state for one in queue.board.statuses()] == ["canceled", "canceled"]
         manifest = Manifest(tmp_path / "manifest.jsonl")
         assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
-        folder = Folder(plan.BatchRequest((), tmp_path, ("json",)), SETTINGS, manifest)
+        folder = Folder(BatchRequest((), tmp_path, ("json",)), SETTINGS, manifest)
         item = Item(str(tmp_path / "a.wav"), "a", *size_and_mtime(str(tmp_path / "a.wav")))
         assert folder.done_before(item) is None  # a batch over the folder does it
         assert folder.in_the_way(item) is None
@@ -457,9 +455,9 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.work import plan
+from witness.work import folder, produce
 options = Options(models="builtin", offline=True, whisper="none")
-settle = lambda overrides: plan.settle(overrides.apply(options))
+settle = lambda overrides: produce.resolve_settings(overrides.apply(options))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
     for path in sys.argv[2:]:
         queue.add([(Path(path), "call.flac")])

@@ -107,11 +107,11 @@ def batch_command(
     if scheduler is not None:
         _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
 
-    from witness.work import plan
+    from witness.work import folder, pool, produce
     from witness.work.batch import Batch
     from witness.work.folder import locked
 
-    request = plan.BatchRequest(
+    request = folder.BatchRequest(
         inputs,
         to,
         formats,
@@ -125,7 +125,7 @@ def batch_command(
     course = BatchCourse()
     with locked(to, private=private), options.progress(quiet, course=course) as reporter:
         tell = _tell(reporter, course)
-        settings = plan.settle(
+        settings = produce.resolve_settings(
             wanted,
             keep_findings=not no_findings,
             html_audio=PageAudio(html_audio),
@@ -139,14 +139,14 @@ def batch_command(
             elif device == Device.MIGRAPHX:
                 if jobs is not None:
                     reporter.note("--jobs has no effect with --device migraphx: each card has one worker")
-                _run_here(work, list(cards), plan.share(len(cards), Device.MIGRAPHX, threads), tell, reporter)
+                runtime = pool.worker_runtime(len(cards), Device.MIGRAPHX, threads)
+                _run_here(work, list(cards), runtime, tell, reporter)
             else:
                 if gpus is not None:
                     reporter.note("--gpu has no effect without --device migraphx")
                 workers = _workers(work, jobs, settings.weights, reporter)
-                _run_here(
-                    work, [None] * workers, plan.share(workers, Device(device), threads), tell, reporter
-                )
+                runtime = pool.worker_runtime(workers, Device(device), threads)
+                _run_here(work, [None] * workers, runtime, tell, reporter)
             if old := work.outdated():
                 reporter.note(
                     f"{', '.join(old)} files of an earlier run were left as they are and may differ from the "
@@ -187,10 +187,10 @@ def _refuse_with_scheduler(values: dict[str, object]) -> None:
 
 def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) -> int:
     """How many workers without a card of their own there are; a note if they are fewer than asked for."""
-    from witness.work import plan
+    from witness.work import pool
 
     recordings = options.MOST if work.request.watch else len(work.todo)
-    workers = plan.worker_count(jobs, recordings, machine_limits.memory(), weights)
+    workers = pool.worker_count(jobs, recordings, machine_limits.memory(), weights)
     if jobs is not None and workers < min(jobs, len(work.todo)):
         reporter.note(f"{workers} recordings at a time, because there is no memory for more")
     return workers

@@ -146,7 +146,7 @@ def serve_command(
     from witness.serve.library.library import Library
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
-    from witness.work import plan
+    from witness.work import pool, produce
     from witness.work.overrides import JobOverrides
     from witness.work.produce import Settings
 
@@ -169,10 +169,10 @@ def serve_command(
     printed, shown, scanned = (secrets.token_urlsafe() for _ in range(3))  # each opens one browser, once
     listening = server.bind(host, port)
     library = Library(folder)
-    runtime = replace(plan.share(jobs, Device(device), threads), gpu=gpu)
+    runtime = replace(pool.worker_runtime(jobs, Device(device), threads), gpu=gpu)
 
     def resolve(overrides: JobOverrides) -> Settings:
-        return plan.settle(overrides.apply(wanted), reporter=reporter)
+        return produce.resolve_settings(overrides.apply(wanted), reporter=reporter)
 
     with (
         listening,

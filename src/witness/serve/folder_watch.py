@@ -12,7 +12,7 @@ from witness.progress import Reporter
 from witness.serve.library.library import Library
 from witness.serve.queue import Queue
 from witness.serve.status import BusyError
-from witness.work.recordings import size_and_mtime
+from witness.work.folder import size_and_mtime
 
 PAUSE = 5.0
 """Seconds between two scans; a file that has not changed from one to the next is complete."""

@@ -30,14 +30,12 @@ from witness.storage import transaction
 from witness.transcript import project_words
 from witness.work import overrides as job_overrides
 from witness.work.eta import Estimate
-from witness.work.folder import MANIFEST, Folder, begun, locked
+from witness.work.folder import MANIFEST, BatchRequest, Folder, Item, assign, begun, locked, size_and_mtime
 from witness.work.manifest import Entry, Manifest
 from witness.work.overrides import MOST_TERMS, JobOverrides
-from witness.work.plan import BatchRequest
 from witness.work.pool import Pool
 from witness.work.produce import Job, Outcome, Segment, Settings, Watcher
 from witness.work.queue import JobQueue, Observer
-from witness.work.recordings import Item, assign, size_and_mtime
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,12 +21,10 @@ from witness.options import Runtime
 from witness.progress import SILENT, Reporter
 from witness.storage import atomic, transaction
 from witness.text import printable
-from witness.work.folder import MANIFEST, Folder
+from witness.work.folder import MANIFEST, BatchRequest, Folder, Item, assign, find, size_and_mtime
 from witness.work.manifest import Entry, Manifest
-from witness.work.plan import BatchRequest
 from witness.work.produce import Outcome, Settings
 from witness.work.queue import JobQueue, Observer, Workers
-from witness.work.recordings import Item, assign, find, size_and_mtime
 
 SCHEMA = "witness-batch/1"
 REPORT = "report.json"

@@ -21,8 +21,7 @@ from witness._version import install
 from witness.errors import WitnessError
 from witness.options import Device
 from witness.progress import SILENT, Reporter
-from witness.work.plan import share
-from witness.work.pool import Pool
+from witness.work.pool import Pool, worker_runtime
 from witness.work.produce import Job, Outcome, Watcher
 from witness.work.queue import LostError
 from witness.work.worker import job_from_json, job_to_json
@@ -99,7 +98,7 @@ def work(line: str) -> Outcome:
             pool.__enter__()
             atexit.register(pool.__exit__, None, None, None)
             _pools.append(pool)
-    runtime = share(threads, Device(job.settings.runtime.device))
+    runtime = worker_runtime(threads, Device(job.settings.runtime.device))
     return _pools[0].submit(replace(job, settings=replace(job.settings, runtime=runtime))).result()
 
 

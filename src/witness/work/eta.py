@@ -20,8 +20,8 @@ from witness.storage import atomic, cache, decode, files
 if TYPE_CHECKING:
     from witness.options import Options, Runtime
     from witness.pipeline import Engine
+    from witness.work.folder import Item
     from witness.work.produce import Job, Outcome, Settings
-    from witness.work.recordings import Item
 
 STAGES = ("start", "decode", "segmentation", "embedding", "clustering", "transcription")
 """Stages of the work on a recording; "start" is the time before the first result of any other."""

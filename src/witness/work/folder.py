@@ -1,25 +1,159 @@
-"""The folder of a batch: the results in it, those that are the batch's own, and those that a job writes."""
+"""The folder of a batch: its recordings and the names of their results, and the results that are there."""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
 import os
-from collections.abc import Iterator
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from witness.errors import ForeignError, OutputError, WitnessError
+from witness.audio.source import ENDINGS, refuse_address
+from witness.errors import ForeignError, OutputError, UsageError, WitnessError
 from witness.formats import document, output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
 from witness.storage import files, transaction
 from witness.transcript import store
 from witness.work.manifest import Entry, Manifest, State
-from witness.work.plan import BatchRequest, fingerprint
+from witness.work.overrides import JobOverrides
 from witness.work.produce import Job, Outcome, Settings
-from witness.work.recordings import Item
 
 MANIFEST, LOCK = "manifest.jsonl", ".witness-batch.lock"
+
+INNER = tuple(f".{form.ending.rpartition('.')[0]}".casefold() for form in Format if "." in form.ending)
+"""Parts of file names before their last ending that tell two formats apart."""
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """The request for a batch."""
+
+    inputs: Sequence[str]
+    """Files, folders and patterns."""
+    out: Path
+    formats: Sequence[str]
+    force: bool = False
+    """Do recordings again that are done."""
+    retry_failed: bool = False
+    watch: bool = False
+    """Continue with recordings that appear."""
+    limit: float | None = None
+    """Seconds that a recording may take."""
+    limit_memory: int | None = None
+    """Bytes of memory that a recording may take."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A recording of a batch, with its size and time at the last look."""
+
+    source: str
+    """Its absolute path."""
+    output: str
+    """Its files below the batch's folder, without their endings."""
+    size: int
+    mtime_ns: int
+    overrides: JobOverrides = JobOverrides()
+    again: bool = False
+    """Its transcript gives way to a new one, which keeps a person's changes."""
+
+
+# --- recordings and names ---
+
+
+def find(inputs: Sequence[str], out: Path) -> list[tuple[str, str]]:
+    """Return (absolute path, path in the tree) of every recording, sorted.
+
+    A folder gives its recordings with their paths below it; several folders keep their names. Hidden files
+    and `out` are left out. Raises UsageError if there is no recording at all, InputError for an address.
+    """
+    for name in inputs:
+        refuse_address(name)
+    folders = [name for name in inputs if Path(name).is_dir()]
+    tree: dict[str, str] = {}
+    for name in inputs:
+        if Path(name).is_dir():
+            root = os.path.abspath(name)  # noqa: PTH100 - without following links, here and below
+            above = Path(root).name if len(folders) > 1 else ""
+            for path in _walk(root, out):
+                if Path(path).suffix[1:].lower() in ENDINGS:
+                    tree.setdefault(path, os.path.join(above, os.path.relpath(path, root)))  # noqa: PTH118
+            continue
+        literal = Path(name).exists() or not glob.has_magic(name)
+        matches = [name] if literal else filter(os.path.isfile, glob.glob(name, recursive=True))  # noqa: PTH207
+        for path in map(os.path.abspath, matches):
+            tree.setdefault(path, Path(path).name)
+    if not tree:
+        raise UsageError(f"no recording in {', '.join(inputs)}; name files, folders or patterns")
+    return sorted(tree.items())
+
+
+def _walk(root: str, out: Path) -> Iterator[str]:
+    """Yield the files below a folder, except hidden ones and those in `out`."""
+    excluded = out.resolve()
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if name[0] != "." and Path(folder, name).resolve() != excluded]
+        yield from (os.path.join(folder, name) for name in names if name[0] != ".")  # noqa: PTH118
+
+
+def assign(recordings: Iterable[tuple[str, str]], manifest: Manifest) -> list[tuple[str, str]]:
+    """Return (source, output) of each recording of `find`. An assigned output stays; no two share one.
+
+    Outputs that differ only in case or in the composition of accents are one file on some disks, so they
+    count as one here: `a.wav` and `a.mp3` become `a.wav.json` and `a.mp3.json`, and a third one in the way
+    gets a number made from its path. `a.openai.wav` becomes `a.openai.wav.json`, because `a.openai.json` is
+    another format of `a.wav`.
+    """
+    recordings = list(recordings)
+    sources = {source for source, _ in recordings}
+    taken = {"report": ""}
+    for source, name in manifest.sources.items():
+        if source in sources or Path(source).exists():
+            taken.setdefault(_key(name), source)
+    choices = [output_paths.names(path, source) for source, path in recordings]
+    uses = Counter(_key(stem) for stem, *_ in choices)
+    assigned = []
+    for (source, _), (stem, *longer) in zip(recordings, choices, strict=True):
+        earlier = manifest.sources.get(source)
+        alone = uses[_key(stem)] == 1 and not _key(stem).endswith(INNER)
+        candidates = [earlier] if earlier is not None else [stem] if alone else []
+        candidates += longer
+        name = next(name for name in candidates if taken.get(_key(name), source) == source)
+        taken[_key(name)] = source
+        assigned.append((source, name))
+    return assigned
+
+
+def _key(name: str) -> str:
+    """Return a key that is equal for names that are one file on some disks."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def size_and_mtime(path: str) -> tuple[int, int]:
+    """Return the size in bytes and the time in nanoseconds; a file with both unchanged is not read again.
+
+    Raises OSError.
+    """
+    stat = Path(path).stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+# --- results ---
+
+
+def fingerprint(settings: Settings) -> str:
+    """Return the hash of everything that changes the result; recordings with another one are done again."""
+    options = asdict(settings.options)
+    for name in ("models", "recognizer", "offline", "known"):  # the hashes of the files say more
+        del options[name]
+    options["whisper"] = None
+    return hashlib.sha256(json.dumps([options, settings.models], sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

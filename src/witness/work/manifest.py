@@ -25,7 +25,7 @@ from witness.storage import files
 from witness.work import overrides
 
 if TYPE_CHECKING:
-    from witness.work.recordings import Item
+    from witness.work.folder import Item
 
 LONGEST_NAME = 244
 """Bytes of a file name, which has 255 with .findings.npz."""

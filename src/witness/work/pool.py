@@ -1,7 +1,7 @@
-"""Jobs -> futures of their outcomes, by worker processes on this machine that are replaced when they die.
+"""Worker processes on this machine, which do jobs and are replaced when they die.
 
-Not concurrent.futures' own pool: there, one worker that dies breaks it for all, no job can be stopped after a
-time, workers outlive a parent that is killed, and Dask's processes may not have one at all.
+In a ProcessPoolExecutor, one worker that dies breaks it for all, no job can be stopped after a time, workers
+outlive a parent that is killed, and Dask's processes may not have one at all.
 """
 
 from __future__ import annotations
@@ -11,22 +11,42 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from types import TracebackType
 
+from witness import machine_limits
 from witness.child import Child, ChildError, DiedError, Limits, Message, TooLargeError, TooSlowError
 from witness.errors import CancelledError
+from witness.options import Device, Runtime
 from witness.work.produce import Job, Outcome, Watcher, nothing_said
 from witness.work.worker import job_to_json, outcome_from_json
 
 TRIES = 2
 """Attempts at a recording whose worker dies: the fault may have been the worker's."""
+PEAK = 1_500_000_000
+"""Bytes of memory that a worker may take besides the recognizer's weights; measured:
+docs/decisions/2026-11-22-constants.md."""
+
+
+def worker_count(jobs: int | None, recordings: int, memory: int | None, weights: int = 0) -> int:
+    """Return the number of workers without a card of their own: `jobs`, or one per core, if they all fit.
+
+    `memory` is in bytes; None: unknown. Each worker has the recognizer's `weights`, in bytes.
+    """
+    room = max(1, memory // (PEAK + weights)) if memory is not None else machine_limits.cores()
+    return max(1, min(jobs or machine_limits.cores(), room, recordings))
+
+
+def worker_runtime(workers: int, device: Device, threads: int | None = None) -> Runtime:
+    """Return the runtime of one of several workers; `threads` None: a fair share of the cores."""
+    threads = threads or max(1, machine_limits.cores() // workers)
+    # With one core each, words at the same time as the diarizer would be two threads on it.
+    return Runtime(device, threads=threads, serial=threads == 1)
 
 
 class Pool:
     """A context manager; `submit` gives a `concurrent.futures.Future`. Leaving it ends its processes."""
 
     def __init__(self, gpus: Sequence[int | None]) -> None:
-        """One worker for each, on that card; None: on whatever the job's runtime says.
+        """Have one worker for each card; None: on the device of the job's runtime.
 
         A worker starts with its first job.
         """
@@ -36,18 +56,18 @@ class Pool:
         self.workers = len(self._slots)
 
     def submit(self, job: Job, watcher: Watcher | None = None) -> Future[Outcome]:
-        """Have a job done; whatever happens to it, the future has an outcome.
+        """Have a job done. Its future has an outcome also for a job that fails.
 
-        `watcher` hears of it from a thread of the pool.
+        A thread of the pool calls the watcher.
         """
         future: Future[Outcome] = Future()
         self._jobs.put((job, future, watcher))
         return future
 
     def stop(self, future: Future[Outcome]) -> None:
-        """End a job that `submit` took, by ending its process if it is being worked on.
+        """End a job of `submit`, if need be with its process.
 
-        Its future is canceled, or raises CancelledError; one that is done stays as it is.
+        Its future is canceled, or raises CancelledError; one that is done does not change.
         """
         if not future.cancel():
             for slot in self._slots:
@@ -58,9 +78,7 @@ class Pool:
             slot.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.set()
         for slot in self._slots:
             slot.kill()
@@ -75,12 +93,7 @@ _Jobs = queue.SimpleQueue[tuple[Job, Future[Outcome], Watcher | None] | None]
 class _Slot(threading.Thread):
     """One worker process after another, and the thread that talks to it."""
 
-    def __init__(
-        self,
-        gpu: int | None,
-        jobs: _Jobs,
-        closing: threading.Event,
-    ) -> None:
+    def __init__(self, gpu: int | None, jobs: _Jobs, closing: threading.Event) -> None:
         super().__init__(daemon=True)
         self._gpu = gpu
         self._jobs = jobs
@@ -158,7 +171,7 @@ class _Slot(threading.Thread):
 
 
 def _failed(job: Job, error: ChildError) -> Outcome:
-    """What to say of a job whose worker gave no outcome."""
+    """Return the outcome of a job whose worker gave none."""
     if isinstance(error, TooSlowError):
         return Outcome(f"{job.source}: took longer than --limit-time {job.limit:g} s; raise it", 1)
     if isinstance(error, TooLargeError):

@@ -49,6 +49,47 @@ class Settings:
     """Bytes of the speech recognition model."""
 
 
+def resolve_settings(
+    options: Options,
+    *,
+    keep_findings: bool = True,
+    html_audio: PageAudio = PageAudio.AUTO,
+    style: Mapping[str, Any] = {},
+    reporter: Reporter = SILENT,
+) -> Settings:
+    """Make all choices of the options, and fetch and verify the models. Raises ModelError, UsageError."""
+    from witness.diarization import voices
+    from witness.models import own
+    from witness.pipeline import Engine
+    from witness.work.eta import model_size
+
+    engine = Engine(options, progress=reporter.progress, note=reporter.note)
+    models = engine.files
+    whisper, failure = engine.whisper
+    if failure is not None:
+        raise failure
+    chosen = engine.chosen.name
+    if options.models not in ("auto", chosen):  # a folder
+        chosen = os.path.abspath(options.models)  # noqa: PTH100 - without following links
+    words = "none"
+    if whisper is not None:  # a name means the same model on every machine of a cluster
+        words = whisper.path if own.is_path(options.whisper) else whisper.name
+    people = options.known and os.path.abspath(options.known)  # noqa: PTH100
+    sha256 = {role: file.sha256 if file else None for role, file in models.items()}
+    if engine.known is not None and people is not None:
+        sha256["known"] = voices.fingerprint(Path(people))
+    return Settings(
+        replace(options, models=chosen, whisper=words, known=people),
+        Runtime(),
+        sha256,
+        tuple(engine.warnings),
+        keep_findings,
+        html_audio,
+        style,
+        model_size(Path(whisper.path)) if whisper is not None else 0,
+    )
+
+
 @dataclass(frozen=True)
 class Job:
     """One recording, with everything that a worker must know."""

@@ -22,10 +22,9 @@ from witness.child import one_line
 from witness.errors import CancelledError, OutputError, WitnessError
 from witness.options import Runtime
 from witness.work.eta import Estimate, Forecast
-from witness.work.folder import Folder
+from witness.work.folder import Folder, Item, size_and_mtime
 from witness.work.manifest import Entry
 from witness.work.produce import Job, Outcome, Segment, Watcher, nothing_said
-from witness.work.recordings import Item, size_and_mtime
 
 RARELY = 50
 """Time between two estimates, as a multiple of the time of one: there may be a million recordings."""

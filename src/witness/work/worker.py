@@ -32,8 +32,8 @@ from witness.errors import (
 from witness.options import Options, PageAudio, Runtime
 from witness.progress import Progress, Reporter, no_progress
 from witness.text import one_line
+from witness.work.folder import size_and_mtime
 from witness.work.produce import FULL, Caller, Job, Outcome, Said, Segment, Settings, produce
-from witness.work.recordings import size_and_mtime
 
 if TYPE_CHECKING:
     from witness.pipeline import Engine

@@ -26,7 +26,7 @@ from witness.serve.roles import Endpoint, Role
 from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import edits, trash
-from witness.work.recordings import INNER
+from witness.work.folder import INNER
 
 T = TypeVar("T")
 
