@@ -459,7 +459,7 @@ def test_names_that_are_no_text(tmp_path):
 
 @pytest.mark.slow
 def test_many_tiny_recordings(tmp_path):
-    """Memory stays where it is; benchmarks/batch.py has the time of 10,000 of them."""
+    """Memory stays where it is; docs/batch.md has the time of 10,000 of them."""
     (tmp_path / "in").mkdir()
     for number in range(50):
         soundfile.write(tmp_path / "in" / f"{number:05d}.wav", [0.001 * number] * 800, 8000)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -79,27 +78,31 @@ def test_features_are_kaldis():
     np.testing.assert_allclose(found, wanted, atol=2e-3)
 
 
-def test_plans_are_stretches_of_meetings(tmp_path):
+def test_windows_are_stretches_of_meetings(tmp_path):
     import talk
+    from augment import Dice
 
     lines = []
     for number in range(600):  # three take turns of 1.3, 0.6 and 2.1 s; every third turn starts early
         start, size = 2 * number - 0.5 * (number % 3 == 0), (1.3, 0.6, 2.1)[number % 3]
+        start += 60 * (number >= 300)  # a break
         lines.append(f"SPEAKER m 1 {start + 1:.2f} {size} <NA> <NA> p{number % 3} <NA> <NA>")
     (tmp_path / "m.rttm").write_text("\n".join(lines))
     meetings = talk.load(tmp_path)
-    for people in (1, 2, 3, 7):
-        plans = [talk.plan(np.random.default_rng(s), meetings, people, 60.0) for s in (1, 1, 2)]
-        assert plans[0] == plans[1] != plans[2]
-        assert {speaker for speaker, _, _ in plans[0]} == set(range(people))
-        assert 55 < max(end for _, _, end in plans[0]) <= 60
-    alone = talk.plan(np.random.default_rng(3), meetings, 1, 20.0)
-    gaps = [b[1] - a[2] for a, b in pairwise(alone)]
-    assert max(gaps) < 3  # without the time in which the others speak: with it, over 3.9 s
-    three = talk.plan(np.random.default_rng(3), meetings, 3, 60.0)
-    lengths = {round(end - start, 1) for _, start, end in three[2:-2]}
-    assert lengths == {1.3, 0.6, 2.1}
-    assert talk.describe(three)["overlapped"] > 0.1
+    table = torch.from_numpy(talk.table(meetings))
+    silent = (~table.any(1)).long()
+    assert silent.unfold(0, talk.LONGEST_SILENCE + 200, 1).sum(1).max() <= talk.LONGEST_SILENCE + 100
+    drawn = [talk.windows(Dice.seeded("cpu", seed), table, 8, 2, 1000) for seed in (1, 1, 2)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert drawn[0].shape == (8, 2, 1000)
+    assert drawn[0].any(2).all()
+    wide = talk.windows(Dice.seeded("cpu", 1), table, 8, 4, 1000)
+    assert wide.any(2).sum(1).tolist() == [3] * 8  # the fourth seat stays empty
+    stretches = table.T.unfold(1, 1000, 1)
+    for window in wide[0][wide[0].any(1)]:
+        assert (stretches == window).all(-1).any()
+    assert [len(talk.training_part(meetings * count)) for count in (7, 8, 16)] == [7, 7, 14]
     with pytest.raises(FileNotFoundError, match="no RTTM"):
         talk.load(tmp_path / "none")
 
@@ -251,7 +254,8 @@ def test_trunk_frame_sees_no_further_than_the_products_context():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns about itself
 def test_recipe_from_end_to_end(cache, tmp_path, capsys):
-    import card
+    import evaluate
+    import export
     import prune
     import train_embedding
     import train_segmentation
@@ -267,24 +271,16 @@ def test_recipe_from_end_to_end(cache, tmp_path, capsys):
         (tmp_path / f"m{number}.rttm").write_text("\n".join(lines))
     train_embedding.main([*common, *teacher])
     train_embedding.main([*common, *teacher, *again, "--talk", str(tmp_path)])
-    deeper = ["--deeper", "1", "--talk", str(tmp_path)]
-    train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
-    train_segmentation.main([*common, *deeper, "--checkpoint", str(tmp_path / "s.ckpt")])
+    deeper = ["--deeper", "1", "--checkpoint", str(tmp_path / "s.ckpt")]
+    train_segmentation.main([*common, *deeper])
+    train_segmentation.main([*common, *deeper])
     assert "step 2 of 2" in capsys.readouterr().out  # the second run went on where the first ended
     weights = ["--weights", str(tmp_path / "segmentation.npz"), "--out", str(tmp_path / "pruned.npz")]
     prune.main(["--cache", str(cache), *weights, "--smoke"])
-    names = {"embedding": "embedding", "segmentation": "pruned"}
-    (tmp_path / "snapshots").mkdir()
-    (tmp_path / "snapshots" / "embedding-old.npz").write_bytes(b"of the last run")
-    arguments = [
-        word for name, file in names.items() for word in (f"--{name}", str(tmp_path / f"{file}.npz"))
-    ]
-    arguments += ["--snapshots", str(tmp_path / "snapshots"), "--cache", str(cache), "--smoke"]
-    written = card.main(["--run", "x1", *arguments, "--out", str(tmp_path)]).read_text()
-    assert written.count("sha256") == 2
-    assert "count right" in written  # what evaluate.py printed
-    kept = {path.name for path in (tmp_path / "snapshots").iterdir()}
-    assert kept == {"segmentation-x1.npz", "embedding-x1.npz"}  # each instead of the last
+    files = ["--embedding", str(tmp_path / "embedding.npz"), "--segmentation", str(tmp_path / "pruned.npz")]
+    export.main([*files, "--out", str(tmp_path)])
+    evaluate.main(["smoke", "--models", str(tmp_path), "--cache", str(cache)])
+    assert "count right" in capsys.readouterr().out
     assert json.loads((tmp_path / "clustering.json").read_text())["linkage"] in ("average", "centroid")
 
 
@@ -306,34 +302,3 @@ def test_pruning_takes_what_the_rest_can_say(monkeypatch):
         prune.prune(layer, values.t() @ values, 6)
         assert layer.feed_in.weight.shape == (6, 8)
         torch.testing.assert_close(layer(x), before, atol=1e-3, rtol=1e-3)
-
-
-def test_conversations_have_sound_where_somebody_speaks(cache, tmp_path, monkeypatch):
-    import conversations
-
-    from witness.formats import rttm
-
-    monkeypatch.setattr(conversations, "LONG", 100)  # the clips of the made-up corpus have two seconds
-    conversations.main(["--cache", str(cache), "--out", str(tmp_path), "--smoke"])
-    found = sorted(tmp_path.glob("*/*.rttm"))
-    assert {path.parent.name for path in found} == {"turns", "session", "interview"}
-    for path in found:
-        samples, rate = soundfile.read(path.with_suffix(".flac"))
-        (turns,) = rttm.parse(path.read_text()).values()
-        assert min(turn.start for turn in turns) >= 0
-        assert max(turn.end for turn in turns) <= len(samples) / rate
-        assert samples.std() > 1e-3
-    assert len({turn.speaker for turn in turns}) == 2  # the last one is of two
-
-
-def test_pieces_of_a_clip_do_not_overlap_and_miss_no_word():
-    import conversations
-
-    flags = np.zeros(1500, np.bool_)
-    for first, end in ((30, 300), (340, 700), (760, 770), (800, 1450)):
-        flags[first:end] = True
-    pieces = conversations._pieces(np.random.default_rng(0), flags)
-    assert pieces[0][0] == 30
-    assert pieces[-1][1] == 1450
-    assert all(end == begin for (_, end), (begin, _) in pairwise(pieces))
-    assert len(pieces) > 3

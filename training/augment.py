@@ -185,47 +185,6 @@ def add_hum(dice: Dice, samples: torch.Tensor, where: torch.Tensor) -> torch.Ten
     return samples + noise / (loudness(noise) + 1e-6) * level * where[:, None]
 
 
-def laughs(dice: Dice, count: int, samples: int) -> torch.Tensor:
-    """Bouts of laughter: breath and falling tones in three to six bursts a second: (count, samples).
-
-    It is not speech: no scorer's reference of meetings counts it as such.
-    """
-    device = dice.generator.device
-    time = torch.arange(samples, device=device) / SAMPLE_RATE
-    begin = dice.uniform(count, 1) * (time[-1] - 0.5)
-    into = time - begin
-    long = dice.uniform(count, 1, low=0.4, high=2.5)
-    rate = dice.uniform(count, 1, low=3.2, high=6.0)
-    beat = (into * rate).frac()
-    bursts = torch.exp(-beat * dice.uniform(count, 1, low=2, high=6)) * (beat / 0.06).clamp(0, 1)
-    swell = ((into >= 0) & (into < long)) * (1 - 0.7 * into / long).clamp(0, 1)
-    pitch = dice.uniform(count, 1, low=130, high=480) * (1 - 0.25 * into / long - 0.15 * beat).clamp(0.3, 1)
-    phase = 2 * math.pi * (pitch / SAMPLE_RATE).cumsum(-1)
-    tone = sum(torch.sin(number * phase) * (number * pitch < 7000) / number**0.5 for number in range(1, 13))
-    tone = tone * dice.chance(0.7, count, 1)
-    noise = dice.normal(count, samples) * dice.uniform(count, 1, low=0.2, high=1.5)
-    spectrum = torch.fft.rfft(tone + noise)
-    frequency = torch.linspace(0, SAMPLE_RATE / 2, spectrum.shape[-1], device=device)
-    throat = 0.03 + sum(  # two or three open vowels' resonances
-        1 / (1 + ((frequency - dice.uniform(count, 1, low=low, high=high)) / wide) ** 2)
-        for low, high, wide in ((500, 950, 120), (1000, 1900, 180), (2300, 3300, 300))
-    )
-    return torch.fft.irfft(spectrum * throat, samples) * bursts * swell
-
-
-def add_laughs(dice: Dice, samples: torch.Tensor, *, probability: float) -> torch.Tensor:
-    """Laughter in some rows, up to as loud as the voices."""
-    chosen = dice.chance(probability, len(samples)).nonzero()[:, 0]
-    if not len(chosen):
-        return samples
-    sound = laughs(dice, len(chosen), samples.shape[1])
-    sound = sound / (sound.abs().amax(-1, keepdim=True) + 1e-6)
-    peak = samples[chosen].abs().amax(-1, keepdim=True).clamp(min=0.02)
-    return samples.index_add(
-        0, chosen, sound * peak * decibels(dice.uniform(len(chosen), 1, low=-24, high=0))
-    )
-
-
 def music(dice: Dice, count: int, samples: int) -> torch.Tensor:
     """Chords, a melody and drums that never were: (count, samples). Tonal, loud and not speech."""
     device = dice.generator.device

@@ -48,12 +48,6 @@ def window_errors(hypothesis: np.ndarray, reference: np.ndarray) -> np.ndarray:
     )
 
 
-def second_voices(hypothesis: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """(..., speakers) 0/1 arrays -> [second voices heard, said, heard where nobody said one] in frames."""
-    heard, said = np.minimum(hypothesis.sum(-1), 2) == 2, np.minimum(reference.sum(-1), 2) == 2
-    return np.array([(heard & said).sum(), said.sum(), (heard & ~said).sum()])
-
-
 def describe(errors: np.ndarray) -> str:
     """[false alarm, missed, confusion, total] -> "12.3 % (fa 1.0 miss 2.0 conf 9.3)"."""
     alarm, missed, confusion, total = (float(value) for value in errors)

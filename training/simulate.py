@@ -5,20 +5,13 @@ microphone holds, or -1. Turns follow one another with pauses or overlaps; there
 and slow conversations, and speakers of different levels at different distances, in one room or each in
 their own. Half of them sound as if one microphone had recorded everybody (channels.py), in some two people
 are one voice at two speeds, and in some a speaker moves: what tells people apart must be the voice.
-
-With `Talk` the turn-taking of most windows is that of real meetings (talk.py). With `far` one microphone away
-from all hears some conversations, and in some somebody laughs.
 """
-
-from dataclasses import dataclass
 
 import torch
 from augment import (
     Dice,
     add_events,
     add_gusts,
-    add_hum,
-    add_laughs,
     add_music,
     add_noise,
     add_rests,
@@ -28,7 +21,6 @@ from augment import (
     equalize,
     room_responses,
 )
-from torch.nn import functional
 
 from data import FRAME, Corpus, Voices
 
@@ -39,79 +31,6 @@ ONE_CLIP = 0.75  # share of the windows in which nobody is heard in more than on
 CALM = 0.35  # share of the conversations in which all that disturbs is 10 to 30 dB fainter
 HEATED = 0.85  # how often a turn starts early in a discussion in which people talk over one another
 MOVING = 0.15  # share of the conversations in which everybody changes place once
-REAL = 0.65  # share of the windows with the turn-taking of meetings, where it is known
-FAR = 0.4  # share of the conversations with one far microphone, in trainings with such turn-taking
-LAUGHING = 0.12  # and with laughter
-UNLIKE = 20.0  # dB between the loudest and the faintest voice of a conversation, at most
-TURNS = 64  # turns of a speaker in a window that begin at places of their own
-
-
-@dataclass(frozen=True)
-class Talk:
-    """Real turn-taking, and the words that fill it."""
-
-    active: torch.Tensor
-    """(frames, people) bool: who speaks in meetings, one after another (talk.table)."""
-    rows: torch.Tensor
-    """(spoken,) rows of the corpus in which somebody speaks, clip after clip."""
-    onset: torch.Tensor
-    """(spoken,) how far behind each of them the next quiet moment is: there a turn may begin."""
-    first: torch.Tensor
-    """(clips,) place of each clip's first row."""
-    count: torch.Tensor
-    """(clips,) rows of each clip."""
-
-    @classmethod
-    def of(cls, corpus: Corpus, active: torch.Tensor) -> "Talk":
-        """Of a corpus, before `with_flat` or after."""
-        spoken = corpus.flags.long().cumsum(0)
-        before = torch.cat([torch.zeros_like(spoken[:1]), spoken])
-        rows = corpus.flags.nonzero()[:, 0]
-        level = torch.cat([corpus.audio[some].float().pow(2).mean(-1) for some in rows.split(1 << 16)])
-        level = functional.avg_pool1d(level[None], 5, 1, 2)[0]
-        quiet = -functional.max_pool1d(-level[None], 21, 1, 10)[0] == level
-        place = torch.arange(len(rows), device=corpus.device)
-        following = torch.where(quiet, place, len(rows)).flip(0).cummin(0).values.flip(0)
-        onset = (following - place).clamp(max=30)
-        first = before[corpus.start]
-        return cls(active, rows, onset, first, before[corpus.start + corpus.frames] - first)
-
-    def fill(
-        self,
-        dice: Dice,
-        voices: Voices,
-        cast: torch.Tensor,
-        active: torch.Tensor,
-        kept: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """(rows, seats, frames) source rows for the turns of `active`, alike: each begins at a quiet moment
-        of a clip and goes on through its words without its pauses. `cast` and `kept` as for `plan`.
-        """
-        rows, seats, frames = active.shape
-        active = active & (cast >= 0)[..., None]
-        starts = active.clone()
-        starts[..., 1:] &= ~active[..., :-1]
-        frame = torch.arange(frames, device=active.device)
-        into = frame - torch.where(starts, frame, 0).cummax(-1).values
-        turn = (starts.cumsum(-1) - 1).clamp(0, TURNS - 1)
-        drawn = dice.uniform(rows, seats, TURNS)
-        if kept is not None:
-            drawn = torch.where(kept.isnan()[..., None], drawn, kept[..., None])
-        clip = voices.draw(cast.clamp(min=0)[..., None].expand_as(drawn), drawn)
-        count = self.count[clip].clamp(min=1)
-        begin = (dice.uniform(rows, seats, TURNS) * count).long()
-        begin = begin + self.onset[(self.first[clip] + begin).clamp(max=len(self.rows) - 1)]
-        place = (begin.gather(-1, turn) + into) % count.gather(-1, turn)
-        return torch.where(active, self.rows[self.first[clip].gather(-1, turn) + place], -1)
-
-    def windows(self, dice: Dice, rows: int, seats: int, frames: int) -> torch.Tensor:
-        """(rows, seats, frames) bool: windows of meetings, of those who speak most in each."""
-        at = dice.below(len(self.active) - frames, rows)
-        active = self.active[at[:, None] + torch.arange(frames, device=at.device)].transpose(1, 2)
-        some = active.sum(-1).argsort(1, descending=True)[:, :seats]
-        some = some.gather(1, torch.argsort(dice.uniform(rows, some.shape[1]), 1))
-        active = active.gather(1, some[..., None].expand(-1, -1, frames))
-        return functional.pad(active, (0, 0, 0, seats - active.shape[1]))
 
 
 def plan(
@@ -185,11 +104,6 @@ def plan(
         last_length = torch.where(turn, size, last_length)
         current = torch.where(turn, speaker, current)
         now = torch.where(turn, after, now + torch.where(good, 0, 5))
-    return _one_channel(dice, corpus, source)
-
-
-def _one_channel(dice: Dice, corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
-    """The source rows, in some of the conversations those of the flat clips."""
     one_channel = dice.chance(ONE_CHANNEL, len(source), 1, 1)
     return torch.where((source >= 0) & one_channel, source + corpus.flat, source)
 
@@ -218,11 +132,9 @@ def render(
     *,
     moving: float = MOVING,
     calm: float = CALM,
-    far: float = 0.0,
 ) -> torch.Tensor:
     """(rows, speakers, frames) -> (rows, samples): levels, rooms, noise, channel; `moving`: in how many rows
-    people change place; `calm`: how many are hardly disturbed; `far`: how many have one far microphone. If
-    any may have one, somebody laughs in some, and levels differ by up to UNLIKE in half of them.
+    people change place; `calm`: how many are hardly disturbed.
     """
     rows, seats, _ = source.shape
     active = source >= 0
@@ -233,24 +145,17 @@ def render(
     gain = torch.where(
         dice.chance(0.1, rows, seats, 1), gain * decibels(dice.uniform(rows, seats, 1, low=-15, high=0)), gain
     )
-    distant = None
-    if far:
-        distant = dice.chance(far, rows)
-        fainter = dice.uniform(rows, 1, 1, high=UNLIKE) * dice.uniform(rows, seats, 1)
-        gain = torch.where(dice.chance(0.5, rows, 1, 1), 0.05 * decibels(-fainter), gain)
     tracks = tracks / (level.sqrt() + 1e-4) * gain
     # One who moves is two sources, one after the other.
     later = _moved(dice, active) & dice.chance(moving, rows, 1, 1)
     later = later.repeat_interleave(FRAME, -1)
     step = decibels((4 * dice.normal(rows, seats, 1)).clamp(-8, 8))
     tracks = torch.where(later, tracks * step, tracks)
-    reverberant = dice.chance(0.7, rows)
-    wet = (reverberant if distant is None else reverberant | distant).nonzero()[:, 0]
+    wet = dice.chance(0.7, rows).nonzero()[:, 0]
     if len(wet):
-        together = room_responses(dice, len(wet), 2 * seats, None if distant is None else distant[wet])
+        together = room_responses(dice, len(wet), 2 * seats)
         apart = room_responses(dice, len(wet) * 2 * seats, 1).view(len(wet), 2 * seats, -1)
         one_room = dice.chance(0.75, len(wet), 1, 1)
-        one_room = one_room if distant is None else one_room | distant[wet, None, None]
         response = torch.where(one_room, together, apart)
         here, moved = response.chunk(2, 1)
         dry = tracks[wet]
@@ -262,13 +167,9 @@ def render(
     mix = add_events(dice, corpus, mix, probability=0.5)
     mix = add_gusts(dice, corpus, voices, mix, probability=0.4)
     mix = add_rests(dice, corpus, mix, probability=0.5, low=-25.0, high=10.0)
-    if distant is not None:
-        mix = add_laughs(dice, mix, probability=LAUGHING)
     if calm:
         fainter = decibels(-dice.uniform(rows, 1, low=10, high=30))
         mix = clean + (mix - clean) * torch.where(dice.chance(calm, rows, 1), fainter, 1.0)
-    if distant is not None:
-        mix = add_hum(dice, mix, distant)
     mix = equalize(dice, mix, probability=0.7)
     return damage(dice, mix)
 
@@ -290,15 +191,12 @@ def plan_windows(
     frames: int = 1000,
     seats: int = 3,
     turns: int = 20,
-    talk: Talk | None = None,
 ) -> torch.Tensor:
     """(rows, seats, frames) source rows of training windows with nobody to three people, seated at random.
 
-    With `talk`, most have the turn-taking of meetings, and more people. A plan is a thousand small GPU calls
-    whatever the number of rows: plan for several batches at once.
+    A plan is a thousand small GPU calls whatever the number of rows: plan for several batches at once.
     """
-    often = [0.14, 0.20, 0.36, 0.30] if talk is None else [0.07, 0.10, 0.28, 0.55]
-    people = dice.choice([0.0, 1.0, 2.0, 3.0], often, rows).long().clamp(max=seats)
+    people = dice.choice([0.0, 1.0, 2.0, 3.0], [0.14, 0.20, 0.36, 0.30], rows).long().clamp(max=seats)
     cast = dice.weighted(voices.weight, rows * seats).view(rows, seats)
     alike = dice.chance(ALIKE, rows) & (voices.twin[cast[:, 0]] >= 0)
     cast[:, 1] = torch.where(alike, voices.twin[cast[:, 0]], cast[:, 1])
@@ -311,10 +209,6 @@ def plan_windows(
     cast = torch.where(torch.arange(seats, device=corpus.device) < people[:, None], cast, -1)
     kept = torch.where(dice.chance(ONE_CLIP, rows, 1), dice.uniform(rows, seats), torch.nan)
     source = plan(dice, corpus, voices, rows, frames, cast, turns, kept)
-    if talk is not None:
-        real = talk.fill(dice, voices, cast, talk.windows(dice, rows, seats, frames), kept)
-        real = _one_channel(dice, corpus, real)
-        source = torch.where(dice.chance(REAL, rows, 1, 1), real, source)
     shuffled = torch.argsort(dice.uniform(rows, seats), 1)[..., None].expand(-1, -1, frames)
     return source.gather(1, shuffled)
 
@@ -327,16 +221,11 @@ def spoken(corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
 def conversation(
     dice: Dice, corpus: Corpus, voices: Voices, people: int, seconds: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One long recording to judge by, disturbed and with people who move: (samples,), (people, frames)."""
+    """Return one long recording to judge by, disturbed and with people who move: (samples,) with a peak of
+    0.5, and (people, frames) who speaks.
+    """
     chosen = dice.weighted(voices.weight, people, repeat=False)
     frames = seconds * 100
     source = plan(dice, corpus, voices, 1, frames, chosen[None], turns=seconds)
-    return recording(dice, corpus, voices, source, moving=0.35)
-
-
-def recording(
-    dice: Dice, corpus: Corpus, voices: Voices, source: torch.Tensor, *, moving: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(1, people, frames) source rows -> (samples,) with a peak of 0.5, (people, frames) who speaks."""
-    samples = render(dice, corpus, voices, source, moving=moving, calm=0.0)[0]
+    samples = render(dice, corpus, voices, source, moving=0.35, calm=0.0)[0]
     return samples / samples.abs().max() * 0.5, spoken(corpus, source)[0]

@@ -20,7 +20,7 @@ from augment import Dice, add_hum, add_noise, convolve, damage, decibels, equali
 from features import Fbank
 from metrics import equal_error_rate, pair_scores
 from models import EmbeddingNet, parameters, statistics
-from simulate import Talk, voices_only
+from simulate import voices_only
 from slices import Training, arguments, fast_kernels, load_into
 from teachers import CamPlus
 from torch.nn import functional
@@ -67,11 +67,12 @@ def windows(
     fbank: Fbank,
     count: int,
     frames: int,
-    talk: Talk | None = None,
+    meetings: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """feats (count, T, 80), weights (count, 2, trunk frames), voice and clip (count, 2) of each pooled piece.
 
-    With `talk` half of the windows have the turn-taking of meetings, and some a far microphone.
+    With `meetings` (talk.table) half of the windows have the turn-taking of meetings, and some a far
+    microphone.
     """
     device = corpus.device
     first = dice.weighted(pool.weight, count, repeat=count > len(pool))
@@ -79,8 +80,8 @@ def windows(
     one, other = pool.two(first, dice.uniform(2, count))
     clip = torch.stack([one, other.roll(-1)], 1)
     sounding, own = turns(dice, count, frames)
-    if talk is not None:
-        real, some = talk.windows(dice, count, 2, frames), dice.chance(REAL, count, 1, 1)
+    if meetings is not None:
+        real, some = talk.windows(dice, meetings, count, 2, frames), dice.chance(REAL, count, 1, 1)
         sounding, own = torch.where(some, real, sounding), torch.where(some, real & ~real.flip(1), own)
     # From a random place; clips shorter than the window start over.
     length = corpus.frames[clip][..., None]
@@ -93,7 +94,7 @@ def windows(
     level = (tracks.pow(2).sum(-1, keepdim=True) / (sounding.sum(-1, keepdim=True) * FRAME + 1)).sqrt()
     tracks = tracks / (level + 1e-4) * 0.05 * decibels(dice.uniform(count, 2, 1, low=-7, high=7))
     groups = -(-count // SHARE)
-    far = None if talk is None else dice.chance(FAR, groups)
+    far = None if meetings is None else dice.chance(FAR, groups)
     response = room_responses(dice, groups, 2 * SHARE, far).view(groups * SHARE, 2, -1)[:count]
     same_place = dice.chance(0.4, count, 1)
     response = torch.stack([response[:, 0], torch.where(same_place, response[:, 0], response[:, 1])], 1)
@@ -278,8 +279,8 @@ def main(argv: list[str] | None = None) -> Path:
     held_out = voices(corpus, split=HELD_OUT, shortest=10)
     fbank, real = Fbank().to(args.device), None
     if args.talk:
-        table = talk.table(talk.divided(talk.load(args.talk))[0])
-        real = Talk.of(corpus, torch.from_numpy(table).to(args.device))
+        table = talk.table(talk.training_part(talk.load(args.talk)))
+        real = torch.from_numpy(table).to(args.device)
     started = time.time()
     teacher = CamPlus()
     known = convert.read_checkpoint(args.teacher.read_bytes())

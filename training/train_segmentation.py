@@ -1,26 +1,22 @@
 # ruff: noqa: T201 - a training script: what it prints is its result
 """Trains the segmentation: who of at most three speakers is active in each frame of a ten-second window.
 
-Windows are simulated (simulate.py), with `--talk` most of them with the turn-taking of real meetings; which
-speaker is "first" has no meaning, so the loss takes the best of the six orders. Nothing of any evaluation
-recording is used, not even to choose when to stop.
+Windows are simulated (simulate.py). Which speaker is "first" has no meaning, so the loss takes the best of
+the six orders. Nothing of any evaluation recording is used, not even to choose when to stop.
 """
 
 import itertools
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import simulate
-import talk
 import torch
 from augment import Dice
 from channels import with_flat
-from metrics import describe, second_voices, window_errors
+from metrics import describe, window_errors
 from models import POWERSET, SegmentationNet, parameters
 from slices import Training, arguments, fast_kernels, load
-from torch import nn
 
 from data import FRAME, Corpus, voices, with_rests
 
@@ -57,11 +53,10 @@ def order_free_loss(scores: torch.Tensor, active: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def errors_of(scores: torch.Tensor, active: torch.Tensor) -> np.ndarray:
-    """`metrics.window_errors` of all rows, and `metrics.second_voices` behind them."""
+    """Sum `metrics.window_errors` of all rows."""
     hypothesis = POWERSET.to(scores.device)[scores.argmax(-1)].cpu().numpy()
     reference = active.transpose(1, 2).cpu().numpy()
-    errors = sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
-    return np.concatenate([errors, second_voices(hypothesis, reference)])
+    return sum((window_errors(h, r) for h, r in zip(hypothesis, reference, strict=True)), np.zeros(4))
 
 
 class Seen:
@@ -91,39 +86,20 @@ def averaged(training: Training) -> SegmentationNet:
 
 def main(argv: list[str] | None = None) -> Path:
     parser = arguments("Train the segmentation.", steps=18_000, batch=256, rate=1e-3)
-    parser.add_argument(
-        "--adapt", action="store_true", help="keep the front end and all batch statistics (short runs)"
-    )
     parser.add_argument("--deeper", type=int, default=0, help="so many layers more than --init has")
-    parser.add_argument(
-        "--talk", type=Path, help="folder of RTTM files: turn-taking of real meetings for most windows"
-    )
-    parser.add_argument("--voices", type=int, default=10**6, help="of so many voices only (short runs)")
     args = parser.parse_args(argv)
     if args.smoke:
         args.steps, args.batch, args.device = min(args.steps, 2), 4, "cpu"
     fast_kernels()
     torch.manual_seed(args.seed)
     corpus = Corpus.load(args.cache, args.device)
-    pool, dev = voices(corpus).some(args.voices), voices(corpus, dev=True)
-    real = kept = None
-    if args.talk:
-        tables = [torch.from_numpy(talk.table(part)) for part in talk.divided(talk.load(args.talk))]
-        real = simulate.Talk.of(corpus, tables[0].to(args.device))
-        kept = replace(real, active=tables[1].to(args.device))
-    far = simulate.FAR if args.talk else 0.0
+    pool, dev = voices(corpus), voices(corpus, dev=True)
     corpus = with_flat(corpus, torch.cat([pool.order, dev.order]))
     own, corpus = with_rests(corpus, dev.order), with_rests(corpus, pool.order)
     net = SegmentationNet.of(load(args.init)) if args.init else SegmentationNet()
     net.deepen(args.deeper)
     net.to(args.device)
     training = Training(net, args, decay=0.01)
-    if args.adapt:
-        for part in (net.conv1, net.norm1, net.conv2, net.norm2, net.to_frames, net.norm3):
-            part.requires_grad_(requires_grad=False)
-        for part in net.modules():
-            if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
-                part.eval()
     forward = torch.compile(net, dynamic=False) if args.compile else net
     on_gpu = corpus.device.type == "cuda"
     print(
@@ -131,24 +107,15 @@ def main(argv: list[str] | None = None) -> Path:
         flush=True,
     )
 
-    def dev_error(turns: simulate.Talk | None) -> str:
-        tested, total = averaged(training), np.zeros(7)
+    def report() -> None:
+        tested, total = averaged(training), np.zeros(4)
         for number in range(1 if args.smoke else 4):
             dice = Dice.seeded(args.device, 77, number)
             with torch.no_grad():
-                source = simulate.plan_windows(dice, own, dev, args.batch, talk=turns)
-                scores = tested(simulate.render(dice, own, dev, source, far=far if turns else 0.0)[:, None])
+                source = simulate.plan_windows(dice, own, dev, args.batch)
+                scores = tested(simulate.render(dice, own, dev, source)[:, None])
             total += errors_of(scores, frame_labels(simulate.spoken(own, source), scores.shape[1]))
-        heard, said, wrong = total[4:]
-        return (
-            f"{describe(total[:4])}, second voices: {100 * heard / max(1, said):.1f} % heard,"
-            f" {100 * wrong / max(1, said):.1f} % wrong"
-        )
-
-    def report() -> None:
-        print("  dev", dev_error(None), flush=True)
-        if kept:
-            print("  dev with real turns", dev_error(kept), flush=True)
+        print("  dev", describe(total), flush=True)
 
     planned, plans = -1, ()
     seen = Seen(args.batch, WINDOW, WINDOW // FRAME, args.device)
@@ -161,9 +128,9 @@ def main(argv: list[str] | None = None) -> Path:
             else:
                 if group != planned:
                     plan_dice = Dice.seeded(args.device, args.seed, 1, group)
-                    plans = simulate.plan_windows(plan_dice, corpus, pool, args.batch * PLANNED, talk=real)
+                    plans = simulate.plan_windows(plan_dice, corpus, pool, args.batch * PLANNED)
                     planned, plans = group, plans.chunk(PLANNED)
-                wave = simulate.render(dice, corpus, pool, plans[member], far=far)
+                wave = simulate.render(dice, corpus, pool, plans[member])
                 active = simulate.spoken(corpus, plans[member])
                 seen.add(wave, active)
         with torch.autocast(corpus.device.type, torch.bfloat16, enabled=on_gpu):
@@ -171,7 +138,7 @@ def main(argv: list[str] | None = None) -> Path:
         loss = order_free_loss(scores, frame_labels(active, scores.shape[1]))
         training.update(loss, clip=1.0)
         step = training.step
-        if step % (10 if args.adapt else 250) == 0 or step in (1, 2, 10, 50):
+        if step % 250 == 0 or step in (1, 2, 10, 50):
             print(f"{step} {time.time() - training.started:.0f} s loss {loss.item():.3f}", flush=True)
         if step % 2500 == 0:
             report()

@@ -37,7 +37,7 @@ OTHERS_SECONDS = 2.0
 """Seconds of it that may be others' at most."""
 THRESHOLD = 5.3
 """Score of `Cohort.scores` that strangers hardly ever reach with any voice model; see
-benchmarks/voices.py."""
+docs/benchmarks.md."""
 SURE = THRESHOLD + 2.0
 """From here on it is "sounds like Anna", and below "may be Anna". Nothing was measured for it; it is a margin
 within which a person should listen twice."""

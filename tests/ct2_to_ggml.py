@@ -1,6 +1,6 @@
 """A Whisper model in CTranslate2's format, as faster-whisper uses it -> a ggml file for whisper.cpp.
 
-    python benchmarks/ct2_to_ggml.py FOLDER FILE
+    python tests/ct2_to_ggml.py FOLDER FILE
 
 The weights stay the same, rounded to 16 bits where whisper.cpp wants that, so that both engines can be
 compared and tested with one model.
