@@ -22,7 +22,8 @@ import ggml
 import witness
 from conftest import CALL, DATA, in_process, strict_der
 from recordings import children, gone, worked
-from witness import Engine, Options, Runtime, diarize, enroll, pipeline, transcribe
+from witness import Engine, Options, Runtime, diarize, pipeline, transcribe
+from witness.cli import enroll
 from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from conftest import CALL, in_process
 from recordings import OPTIONS as SET
 from witness import Options, transcribe
+from witness.cli.enroll import enroll
 from witness.cli.main import cli
 from witness.diarization import voices
 from witness.diarization.cohort import NEAREST, Cohort
 from witness.diarization.voices import Known, Print, Voice
-from witness.enroll import enroll
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import store

@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from witness.pipeline import diarize as diarize
     from witness.pipeline import transcribe as transcribe
     from witness.schema import Transcript as Transcript
+    from witness.work.produce import load as load
+    from witness.work.produce import render as render
+    from witness.work.produce import save as save
 
 _HOMES = {
     "__version__": "witness._version",
     **dict.fromkeys(("diarize", "transcribe", "Engine"), "witness.pipeline"),
     **dict.fromkeys(("Options", "Runtime"), "witness.options"),
     "Transcript": "witness.schema",
+    **dict.fromkeys(("load", "render", "save"), "witness.work.produce"),
     **dict.fromkeys(
         ("CancelledError", "DeviceError", "InputError", "ModelError", "UsageError", "WitnessError"),
         "witness.errors",
@@ -48,6 +52,9 @@ __all__ = [
     "WitnessError",
     "__version__",
     "diarize",
+    "load",
+    "render",
+    "save",
     "transcribe",
 ]
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from pathlib import Path, PurePath
-from types import ModuleType
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
-from witness.errors import UsageError, WitnessError
+from witness.errors import WitnessError
 from witness.options import Bounds, Layout, Part
 from witness.text import printable
 
@@ -482,21 +480,16 @@ class Transcript:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Transcript:
-        """The transcript in a JSON file that Witness wrote, without its `findings`. Raises InputError."""
-        found: Transcript = _above("transcript.store").read(Path(path))
-        return found
+        """`witness.load`."""
+        import witness
+
+        return witness.load(path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, whole or not at all, in the format that its ending names.
+        """`witness.save`."""
+        import witness
 
-        Raises UsageError for another ending, and OutputError.
-        """
-        place = Path(path)
-        form = _above("formats.output_paths").format_of(place.name)
-        if form is None:
-            raise UsageError(f"{place}: names no format; end it with .json, .srt, .docx or the like")
-        _above("formats.output_paths").check_libraries([form])
-        _above("transcript.store").save(self, [(form, place)])
+        witness.save(self, path)
 
     @overload
     def to(self, form: Literal["docx", "qdpx"]) -> bytes: ...  # type: ignore[overload-overlap] # the binary ones
@@ -505,13 +498,10 @@ class Transcript:
     def to(self, form: str) -> str: ...
 
     def to(self, form: str) -> str | bytes:
-        """It in a format: a text, or bytes if the format is not text. Raises UsageError, WitnessError."""
-        known = _above("options").chosen(_above("formats.registry").Format, form)
-        _above("formats.output_paths").check_libraries([known])
-        content: bytes = _above("formats.writers").content(
-            _above("formats.document").in_milliseconds(self), known
-        )
-        return content if known.about.binary else content.decode()
+        """`witness.render`."""
+        import witness
+
+        return witness.render(self, form)
 
     def styled(self, changes: Mapping[str, Any]) -> Transcript:
         """Change fields of `style`. None keeps a field; 0 marks no pauses, or removes a limit."""
@@ -574,11 +564,3 @@ class WordIndex:
         parts = [self._order[a:b] for a, b in zip(first, last, strict=True)]
         indexes: Int = np.unique(np.concatenate([self._order[:0], *parts]))
         return indexes
-
-
-def _above(module: str) -> ModuleType:
-    """A module from above this one, for the methods that are the way in and out for programs in Python.
-
-    By its name, and when it is needed, as the front door does it.
-    """
-    return import_module(f"witness.{module}")

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from witness.errors import TranscriptionError, UsageError, WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import Options, PageAudio, Runtime
+from witness.options import Options, PageAudio, Runtime, chosen
 from witness.progress import SILENT, Progress, Reporter, no_progress
 from witness.storage import atomic
 from witness.storage.checkpoint import Journal
@@ -335,6 +335,34 @@ def _write(
             return beside_it.add(now, forms, page).left
     keep, force = job.settings.keep_findings, job.force or source is not None
     return (*left, *store.save(transcript, files, keep=keep, sound=page, fresh=fresh, force=force))
+
+
+def load(path: str | os.PathLike[str]) -> Transcript:
+    """Return the transcript in a JSON file that Witness wrote, without its `findings`. Raises InputError."""
+    from witness.transcript import store
+
+    return store.read(Path(path))
+
+
+@overload
+def render(transcript: Transcript, form: Literal["docx", "qdpx"]) -> bytes: ...  # type: ignore[overload-overlap] # the binary ones
+
+
+@overload
+def render(transcript: Transcript, form: str) -> str: ...
+
+
+def render(transcript: Transcript, form: str) -> str | bytes:
+    """Return a transcript in a format: text, or bytes if the format is binary.
+
+    Raises UsageError for another format, WitnessError if its library is not installed.
+    """
+    from witness.formats import document, writers
+
+    known = chosen(Format, form)
+    output_paths.check_libraries([known])
+    content = writers.content(document.in_milliseconds(transcript), known)
+    return content if known.about.binary else content.decode()
 
 
 def save(transcript: Transcript, path: str | os.PathLike[str]) -> None:

@@ -33,7 +33,7 @@ from witness.options import Options, PageAudio, Runtime
 from witness.progress import Progress, Reporter, no_progress
 from witness.text import one_line
 from witness.work.folder import size_and_mtime
-from witness.work.produce import FULL, Caller, Job, Outcome, Said, Segment, Settings, produce
+from witness.work.produce import FULL, Caller, Job, Outcome, Said, Segment, Settings, produce, render
 
 if TYPE_CHECKING:
     from witness.pipeline import Engine
@@ -198,7 +198,7 @@ def _new_segments(said: Said, style: Mapping[str, Any]) -> Callable[[Transcript]
 
     def heard(transcript: Transcript) -> None:
         nonlocal sent
-        segments = json.loads(transcript.styled(style).to("openai"))["segments"]
+        segments = json.loads(render(transcript.styled(style), "openai"))["segments"]
         if len(segments) > sent:
             said(sent, segments[sent:])
             sent = len(segments)
