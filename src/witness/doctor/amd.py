@@ -27,7 +27,6 @@ SLOW_MIGRAPHX = (2, 17)
 
 
 def check_cards(machine: Machine) -> Iterator[Check]:
-    """Check the cards, their device files and their memory."""
     if machine.system != "linux":
         return
     if not machine.cards:
@@ -60,7 +59,6 @@ def check_cards(machine: Machine) -> Iterator[Check]:
 
 
 def _memory(card: cards.Card | None) -> Iterator[Check]:
-    """Check that the best card has room for both engines, if this machine has the usual Whisper model."""
     engine = gpus.recognizer() or Recognizer.WHISPER_CPP
     usual = catalogue.default_whisper(engine, gpu=True)
     for status in store.list_models(roles={"whisper"}):
@@ -76,7 +74,6 @@ def _memory(card: cards.Card | None) -> Iterator[Check]:
 
 
 def _permissions(machine: Machine) -> Iterator[Check]:
-    """Check that the device files of the cards can be read and written."""
     renders = sorted((machine.root / "dev/dri").glob("renderD*"))
     for path in [machine.root / "dev/kfd", *renders]:
         name = f"/dev/{path.relative_to(machine.root / 'dev')}"
@@ -150,7 +147,6 @@ def _origin(machine: Machine) -> Iterator[Check]:
 
 
 def _migraphx(machine: Machine, number: tuple[int, int, int] | None, interface: bool) -> Check:
-    """Check that MIGraphX is installed, with the part that runs on GPUs."""
     if not interface:
         return machine.gpu_check("migraphx", False, "no MIGraphX library", machine.install_rocm)
     if number is None:
@@ -248,7 +244,6 @@ def _migraphx_version(name: str) -> tuple[int, int, int] | None:
 
 
 def check_compiled_graphs(machine: Machine) -> Iterator[Check]:
-    """Check the cache of compiled graphs; `witness gpu status` compares them with the libraries too."""
     if machine.system != "linux":
         return
     folders = graphs.folders()
@@ -310,7 +305,6 @@ def _dll_major(path: Path) -> int:
 
 
 def _same_folder(first: Path, second: Path) -> bool:
-    """Compare two paths as Windows does."""
     return os.path.normcase(first.absolute()).rstrip("\\/") == os.path.normcase(second.absolute()).rstrip(
         "\\/"
     )

@@ -57,12 +57,10 @@ def examine(machine: Machine | None = None) -> tuple[Check, ...]:
 
 
 def healthy(checks: Iterable[Check]) -> bool:
-    """Return true if nothing that is needed is broken."""
     return all(check.ok is not False for check in checks)
 
 
 def to_text(checks: Iterable[Check]) -> str:
-    """Return a line for each check, with its fix below."""
     checks = list(checks)
     rows: list[tuple[str, str, str]] = []
     for check in checks:

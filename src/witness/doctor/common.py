@@ -39,7 +39,6 @@ REINSTALL_AV = "pip install --force-reinstall av"
 
 
 def check_python(machine: Machine) -> Iterator[Check]:
-    """Check the version of Python and the system."""
     system = machine.distribution.get("PRETTY_NAME") or platform.system()
     finding = f"{platform.python_version()} on {system}, {platform.machine()}, {platform.release()}"
     able = (3, 10) <= sys.version_info[:2] < (3, 15) and sys.maxsize > 2**32
@@ -47,7 +46,6 @@ def check_python(machine: Machine) -> Iterator[Check]:
 
 
 def check_onnxruntime(_machine: Machine) -> Iterator[Check]:
-    """Check that a builtin model runs on the CPU."""
     versions = {name: package_version(name) for name in ONNXRUNTIMES}
     installed = [f"{name} {number}" for name, number in versions.items() if number]
     if len(installed) != 1:
@@ -141,7 +139,6 @@ def _transcribe_cpp(machine: Machine, able: list[Recognizer]) -> Generator[Check
 
 
 def check_decoding(_machine: Machine) -> Iterator[Check]:
-    """Check that PyAV brings the usual codecs."""
     try:
         import av
         from av.codec import codecs_available
@@ -190,7 +187,6 @@ def _with_source(status: store.OnDisk) -> str:
 
 
 def check_disk(_machine: Machine) -> Iterator[Check]:
-    """Check that there is room for models and caches."""
     from huggingface_hub import constants
 
     for name, folder in (("models", Path(constants.HF_HUB_CACHE)), ("cache", cache.cache_folder())):
@@ -204,7 +200,6 @@ def check_disk(_machine: Machine) -> Iterator[Check]:
 
 
 def check_vulkan(machine: Machine) -> Iterator[Check]:
-    """Check the devices of the Vulkan loader, which whisper.cpp can use."""
     driver = "install a Vulkan driver (mesa-vulkan-drivers)"
     answer = machine.ask("vulkan")
     if "error" in answer:
@@ -219,7 +214,6 @@ def check_vulkan(machine: Machine) -> Iterator[Check]:
 
 
 def check_variables(machine: Machine) -> Iterator[Check]:
-    """List the environment variables that matter."""
     for name, value in sorted(machine.environment.items()):
         if not VARIABLES.fullmatch(name):
             continue

@@ -78,7 +78,6 @@ class Machine:
 
     @cached_property
     def cards(self) -> tuple[Card, ...]:
-        """The AMD cards that can compute; () on other systems than Linux."""
         return cards.list_cards(self.root, self.environment) if self.system == "linux" else ()
 
     @property
@@ -99,7 +98,6 @@ class Machine:
 
     @cached_property
     def distribution(self) -> dict[str, str]:
-        """The fields of /etc/os-release, such as ID, VERSION_ID and PRETTY_NAME."""
         try:
             text = (self.root / "etc/os-release").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -121,7 +119,6 @@ class Machine:
 
     @property
     def install_rocm(self) -> str:
-        """The command that installs MIGraphX on this distribution, for this ROCm."""
         return self.install_for(self.rocm)
 
     def install_for(self, rocm: tuple[int, int] | None) -> str:
@@ -145,7 +142,6 @@ class Machine:
 
 
 def home_page(name: str) -> str:
-    """Return the home page of a Python package; "" if it is not installed or has no page."""
     try:
         return metadata(name).json.get("home_page", "")  # type: ignore[return-value]
     except PackageNotFoundError:
@@ -153,7 +149,6 @@ def home_page(name: str) -> str:
 
 
 def package_version(name: str) -> str | None:
-    """Return the version of a Python package; None: it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

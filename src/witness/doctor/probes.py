@@ -97,7 +97,6 @@ def provider(path: str, core: str | None = None) -> dict[str, Any]:
 
 
 def whisper() -> dict[str, Any]:
-    """Return the lines that whisper.cpp prints when it looks for devices."""
     import _pywhispercpp as pw
 
     lines: list[str] = []
@@ -109,7 +108,6 @@ def whisper() -> dict[str, Any]:
 
 
 def ctranslate2() -> dict[str, Any]:
-    """Return the precisions that CTranslate2 has on this CPU."""
     import ctranslate2 as module
 
     return {"types": sorted(module.get_supported_compute_types("cpu"))}

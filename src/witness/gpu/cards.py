@@ -161,7 +161,6 @@ def visible_order(unique: Sequence[int], environment: Mapping[str, str]) -> list
 
 
 def _chosen(order: list[int], unique: Sequence[int], choice: str) -> list[int]:
-    """Return the positions in `order` that a variable's value chooses."""
     chosen: list[int] = []
     for part in choice.split(","):
         name = part.strip()
@@ -220,8 +219,6 @@ def _card(root: Path, node: Path, properties: dict[str, int], index: int) -> Car
 def _memory(
     root: Path, node: Path, device: Path | None, integrated: bool
 ) -> tuple[int, int | None, int | None]:
-    """Return total, used and free bytes."""
-
     def pool(name: str) -> tuple[int | None, int | None]:
         if device is None:
             return None, None
@@ -243,7 +240,6 @@ def _memory(
 
 
 def _available(root: Path) -> int | None:
-    """Return the bytes of memory that the machine has free; None: the system does not say."""
     match = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
     return int(match[1]) * 1024 if match else None
 
@@ -268,13 +264,11 @@ def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | 
 
 
 def _properties(folder: Path) -> dict[str, int]:
-    """Return the numbers in a topology file, whose lines are "name number"."""
     pairs = (line.split() for line in _text(folder / "properties").splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in the file; None if it cannot be read or holds something else."""
     text = _text(path)
     return int(text) if text.isdigit() else None
 

@@ -35,7 +35,6 @@ class _Server:
         self._model: Model | None = None
 
     def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
-        """Answer as the module's docstring says. Raises DeviceError, ModelError or UsageError."""
         reply: Message = {}
         arrays: list[Float32] = []
         if request["do"] == "open":

@@ -82,7 +82,6 @@ class Key:
 
     @property
     def digest(self) -> str:
-        """The name of the folder."""
         return sha256(json.dumps(asdict(self), sort_keys=True).encode())[:32]
 
     def difference(self, other: Key) -> str | None:
@@ -151,15 +150,12 @@ class Graph(_Description):
 
     @property
     def path(self) -> Path:
-        """The file of the program."""
         return self.folder / self.file
 
     def reference(self) -> Float32:
-        """The CPU's answer to `canary_signal`."""
         return np.load(self.folder / CANARY, allow_pickle=False)  # type: ignore[no-any-return]
 
     def manifest(self) -> bytes:
-        """The content of manifest.json."""
         document = {"format": FORMAT, **asdict(self)}
         del document["folder"]
         return json.dumps(document, indent=1).encode() + b"\n"
@@ -173,7 +169,6 @@ class _Manifest(_Description):
 
 
 def root() -> Path:
-    """The folder of the cache."""
     return cache_folder() / "graphs"
 
 
@@ -237,7 +232,6 @@ def read(folder: Path, key: Key | None = None) -> Graph:
 
 
 def _parse(content: bytes, folder: Path) -> Graph:
-    """Parse the manifest of `folder`. Raises GraphError."""
     try:
         manifest = decode.from_json(content, _Manifest)
         if manifest.format != FORMAT:
@@ -313,7 +307,6 @@ def building(key: Key, limit: float) -> AbstractContextManager[Path]:
 
 
 def importing() -> AbstractContextManager[Path]:
-    """Give a folder to unpack a file in, to one process at a time. Raises GraphError."""
     return _scratch("import", IMPORT_LIMIT, "importing a graph")
 
 
@@ -355,19 +348,16 @@ def add(graph: Graph, canary: Float32) -> Graph:
 
 
 def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -> Graph:
-    """Describe a new program. Raises GraphError if it does not fit the key."""
     program = (folder / file).read_bytes()
     version = check_program(program, file, key).version
     return Graph(key, name, file, len(program), sha256(program), version, "", measured, folder)
 
 
 def folders() -> list[Path]:
-    """Return the folders of all programs in the cache, sound or not."""
     return sorted(path for path in root().glob("[0-9a-f]*") if path.is_dir())
 
 
 def read_or_error(folder: Path) -> Graph | GraphError:
-    """Return the program in a folder of the cache, or its fault."""
     try:
         return read(folder)
     except GraphError as error:
@@ -454,7 +444,6 @@ class Inventory:
 
 
 def take_inventory() -> Inventory:
-    """Compare everything in the cache with this machine's cards and libraries."""
     visible, stacks = cards.list_cards(), []
     trouble = None if visible else "no AMD GPU is visible"
     try:

@@ -62,7 +62,7 @@ def trace(library: Path, preloaded: Path | None = None) -> LoaderTrace:
             [LOADER, str(library)],
             # Not the user's folder: onnxruntime's list of folders to search has the current one in it.
             cwd="/",
-            # Together these are `ldd -r`: list, resolve every function, and say what remains.
+            # Together these are `ldd -r`: list, resolve every function, and print the others.
             env={
                 **os.environ,
                 **more,

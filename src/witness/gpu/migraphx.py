@@ -82,7 +82,6 @@ def subject_from_file(path: Path, shapes: Shapes) -> Subject:
 
 
 def read_onnx(path: Path) -> bytes:
-    """Return the content of an ONNX file. Raises ModelError."""
     try:
         return files.read(path, LARGEST)
     except OSError as error:
@@ -112,7 +111,6 @@ class Target:
 
     @cached_property
     def key(self) -> Key:
-        """The key of its compiled graph."""
         return Key(
             files.sha256(self.subject.source),
             self.stack.runtime,
@@ -192,7 +190,6 @@ def import_graph(
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Raise a DeviceError of the block as a GraphError that names the file and the fix."""
     try:
         yield
     except DeviceError as error:
@@ -214,7 +211,6 @@ def refused(name: str, stack: Stack, error: DeviceError) -> DeviceError:
 
 
 def _cached(target: Target, reporter: Reporter) -> Graph | None:
-    """Return the cache's sound graph, if any; a note says so if it has a bad one."""
     try:
         return graphs.find(target.key)
     except GraphError as error:
@@ -223,7 +219,6 @@ def _cached(target: Target, reporter: Reporter) -> Graph | None:
 
 
 def _compile(target: Target, folder: Path, limit: float, reporter: Reporter) -> None:
-    """Have the provider write its program into `folder`. Raises DeviceError."""
     for half in folder.glob("*.mxr"):  # of the try before
         half.unlink()
     process = GpuProcess()
@@ -234,7 +229,6 @@ def _compile(target: Target, folder: Path, limit: float, reporter: Reporter) -> 
 
 
 def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Graph:
-    """Check, measure and cache the program `file` in `folder`. Raises DeviceError."""
     # The file is checked before anything loads it, and its numbers in a process that did not compile it.
     graphs.check_program((folder / file).read_bytes(), file, target.key)
     reference = target.subject.cpu(graphs.canary_signal(target.subject.shape))
@@ -299,7 +293,6 @@ def _load(target: Target, folder: Path, file: str) -> GpuProcess:
 
 
 def _file_states(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Return, for each file's name, numbers that change when it is written."""
     states = {path.name: path.stat() for path in folder.iterdir()}
     return {name: (state.st_ino, state.st_size, state.st_mtime_ns) for name, state in states.items()}
 

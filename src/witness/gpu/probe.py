@@ -45,7 +45,6 @@ class Probe:
     """Length of the difference of the two over the length of the CPU's; the worst of all outputs."""
 
     def row(self) -> dict[str, str]:
-        """Return the row of a table of probes, column -> cell."""
         left = ", ".join(f"{operator} ({count})" for operator, count in sorted(self.left.items()))
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in self.inputs.items())
         return {
@@ -66,7 +65,6 @@ class Probe:
         }
 
     def markdown(self) -> str:
-        """Return the row with its head, as a table."""
         row = self.row()
         cells = [row.keys(), ["---"] * len(row), (value.replace("|", "\\|") for value in row.values())]
         return "".join(f"| {' | '.join(line)} |\n" for line in cells)
@@ -118,7 +116,6 @@ def probe(path: Path, shapes: Shapes, gpu: int | None, limit: float, reporter: R
 def _try(
     request: dict[str, Any], source: bytes, stack: Stack, limit: float, reporter: Reporter
 ) -> tuple[dict[str, Any], list[Float32]]:
-    """Return a `strict.Trial` and its outputs, from a new process. Raises DeviceError."""
     process = GpuProcess()
     try:
         return process.ask(request, source, limit=limit, reporter=reporter)

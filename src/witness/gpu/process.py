@@ -64,7 +64,6 @@ class GpuProcess:
         ]
 
     def run(self, array: Float32) -> Float32:
-        """Return the model's output for `array`. Raises DeviceError or GpuDiedError."""
         payload = np.ascontiguousarray(array, np.float32).data
         return self.ask({"do": "run", "shape": array.shape}, payload, limit=RUN_LIMIT)[1][0]
 
@@ -75,7 +74,6 @@ class GpuProcess:
         return f"the GPU's process ended with {cause} after the work was done; the results are whole"
 
     def kill(self) -> None:
-        """End the process now, if it still runs."""
         self._child.kill()
 
 

@@ -68,7 +68,6 @@ def find_provider() -> Provider | None:
 
 
 def plugin_library() -> Path | None:
-    """Return the library of AMD's plug-in; None: it is not installed."""
     if find_spec(PLUGIN) is None:
         return None
     module = import_module(PLUGIN)  # it only knows its own files
@@ -127,7 +126,6 @@ class Stack:
 
     @property
     def title(self) -> str:
-        """The card's name and architecture, for messages."""
         name = self.card.name
         return name if self.gfx in name else f"{name} ({self.gfx})"
 
@@ -174,7 +172,6 @@ def find_stack(card: cards.Card) -> Stack:
 
 
 def _needed_libraries(provider: Provider) -> dict[str, Path]:
-    """Return the libraries that the provider needs, name -> file. Raises DeviceError."""
     try:
         trace = loader.trace(provider.library, provider.core)
     except OSError as error:

@@ -64,7 +64,6 @@ def open_session(source: bytes, options: Any, provider: ProviderOptions | None, 
 
 @cache
 def plugin_devices(library: str) -> list[Any]:
-    """Return the cards that the plug-in offers, in its order. Raises DeviceError."""
     runtime = load_onnxruntime()
     if not records_assignment():
         raise DeviceError(f"the plug-in needs onnxruntime 1.24 or newer, and this is {runtime.__version__}")
@@ -224,7 +223,6 @@ def _name_dimensions(source: bytes) -> bytes:
 
 
 def _pin_all(name: str, session: Any, shapes: Shapes) -> dict[str, int]:
-    """Pin all inputs of a session, as `pins` does. Raises UsageError that shows how to give the shapes."""
     inputs = {node.name: node.shape for node in session.get_inputs()}
     examples = [
         f"--shape {key}={'x'.join(str(size if isinstance(size, int) else 1) for size in sizes)}"

@@ -155,7 +155,6 @@ def _copies(entry: CatalogueFile) -> Iterator[Path]:
 
 
 def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
-    """Return the state of a model on the disk, hashed if `verify`."""
     entry = _form_on_disk(entry) or entry
     path = locate(entry)
     if path is None:
@@ -218,7 +217,6 @@ def _is_pinned(entry: CatalogueFile, path: Path) -> bool:
 
 
 def _check(entry: CatalogueFile, part: Blob, path: Path, fix: str) -> None:
-    """Raise ModelError, with `fix` at its end, if a file differs from the catalogue."""
     name = f"{part.file} of {entry.name}" if entry.others else entry.name
     try:
         sha256, size = files.sha256_at(path), path.stat().st_size
@@ -318,7 +316,6 @@ FORBIDDEN = "--offline or HF_HUB_OFFLINE forbids the network"
 
 
 def is_offline(offline: bool) -> bool:
-    """Return true if `offline` or HF_HUB_OFFLINE forbids the network."""
     from huggingface_hub import constants
 
     return offline or constants.HF_HUB_OFFLINE
@@ -336,7 +333,6 @@ def _advice(entries: Collection[CatalogueFile]) -> str:
 def _fetch(
     entry: CatalogueFile, part: Blob, *, offline: bool, force: bool, report: Callable[[int], None]
 ) -> None:
-    """Download a file, verify it, and only then move it into the cache."""
     from huggingface_hub import constants
 
     fix = _advice([entry])
@@ -418,7 +414,6 @@ def _fetch_packaged(
 
 
 def _convert(source: Checkpoint, content: bytes, target: Path, name: str) -> None:
-    """Convert a checkpoint and keep the model. Raises FetchError if its sha256 is another."""
     try:
         made = convert.onnx_of(name, content)
     except ValueError as error:
@@ -433,7 +428,6 @@ def _convert(source: Checkpoint, content: bytes, target: Path, name: str) -> Non
 
 
 def _converted_path(entry: CatalogueFile) -> Path:
-    """Return the path of the model that is converted from a checkpoint."""
     return target_path(entry.converted or entry)
 
 

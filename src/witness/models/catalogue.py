@@ -78,12 +78,10 @@ class CatalogueFile:
 
     @property
     def builtin(self) -> bool:
-        """True if the file is part of this package."""
         return not self.repository and self.checkpoint is None and not self.halves
 
     @property
     def installed_by(self) -> str:
-        """The Python packages that have it, by pip's names, or ""."""
         paths = self.halves or ((self.package,) if self.package else ())
         return " ".join(path.partition("/")[0].replace("_", "-") for path in paths)
 
@@ -115,7 +113,6 @@ class CatalogueFile:
 
     @property
     def total(self) -> int:
-        """Bytes of all files."""
         return sum(part.size for part in self.parts)
 
     @property
@@ -159,7 +156,6 @@ class ModelSet:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of all its files."""
         return (self.segmentation, self.embedding, *self.plda)
 
 
@@ -210,7 +206,6 @@ def find_by_size(size: str, engine: str) -> CatalogueFile | None:
 
 
 def find_by_sha256(sha256: str) -> CatalogueFile | None:
-    """Return the model of the table, or its conversion, with this sha256."""
     forms = (form for entry in TABLE for form in entry.forms)
     return next((form for form in forms if form.sha256 == sha256), None)
 

@@ -62,7 +62,7 @@ def onnx_of(name: str, content: bytes) -> bytes:
         return make(arrays)
     except ValueError:
         raise
-    except Exception as error:  # numpy and onnx raise whatever arrays of other sizes make them
+    except Exception as error:  # numpy and onnx raise many errors for arrays of other sizes
         raise ValueError(f"its arrays do not fit together ({' '.join(str(error).split())[:120]})") from error
 
 
@@ -137,7 +137,6 @@ class _Checkpoint:
         return arrays
 
     def _run(self, program: bytes) -> Any:
-        """Return the object that the pickle describes."""
         stack: list[Any] = []
         memory: dict[int, Any] = {}
         argument: Any
@@ -215,7 +214,6 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _since_mark(stack: list[Any]) -> list[Any]:
-    """Take the items above the last mark from the stack, and the mark."""
     marks = (index for index in reversed(range(len(stack))) if isinstance(stack[index], _Mark))
     if (mark := next(marks, None)) is None:
         _refuse("its data.pkl takes more than it has")
@@ -295,7 +293,6 @@ class _Graph:
         self._graph = onnx.GraphProto()
 
     def array(self, name: str) -> Float32:
-        """Return an array of the checkpoint. Raises ValueError if it is missing."""
         if name not in self._arrays:
             raise ValueError(f"the checkpoint has no {name}")
         return self._arrays[name]
@@ -316,7 +313,6 @@ class _Graph:
         return self.constant(np.array(values, np.int64))
 
     def weight(self, name: str) -> str:
-        """Add an array of the checkpoint unchanged."""
         return self.constant(self.array(name), name)
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
@@ -333,7 +329,6 @@ class _Graph:
         return output
 
     def finish(self, name: str, source: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
-        """Return the model as bytes, checked by onnx."""
         self._graph.name = name
         value = self._onnx.helper.make_tensor_value_info
         self._graph.input.append(value(source[0], self._onnx.TensorProto.FLOAT, source[1]))

@@ -123,7 +123,6 @@ def read_variables(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
 
 
 def open_weights(path: Path) -> mmap.mmap:
-    """Map a file into memory. Raises OSError, and ValueError if it is empty."""
     with files.opened(path) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -152,7 +151,6 @@ class Ct2Header:
 
 
 def missing_files(folder: Path) -> list[str]:
-    """Return the names of the files that a model needs and the folder lacks."""
     # Not Path.is_file, which raises in a folder that may not be read.
     here = {name for name in (WEIGHTS, CONFIG, *VOCABULARIES) if os.path.isfile(folder / name)}  # noqa: PTH113
     lacks = [name for name in (WEIGHTS, CONFIG) if name not in here]
@@ -214,7 +212,7 @@ def _json(path: Path) -> Any:
 
 
 def _check_config(config: Any, header: Ct2Header) -> None:
-    """Raise ValueError or TypeError if what CTranslate2 uses to index its arrays is out of their bounds."""
+    """Raise ValueError or TypeError if CTranslate2 would index its arrays out of their bounds."""
     if not isinstance(config, dict):
         raise TypeError
     for name in ("suppress_ids", "suppress_ids_begin", "lang_ids"):
@@ -233,8 +231,6 @@ def _check_numbers(numbers: object, end: int) -> None:
 
 
 def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Ct2Header:
-    """Return the sizes of the arrays. Raises ValueError if an array is missing or does not fit."""
-
     def shape(name: str, rank: int) -> Sequence[int]:
         variable = variables.get(name)
         if variable is None or len(variable.shape) != rank or not all(variable.shape):

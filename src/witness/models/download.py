@@ -57,7 +57,7 @@ MIN_GAIN = 1 << 20
 SCHEMES = ("http://", "https://")
 
 _dead: dict[str, tuple[float, str]] = {}
-"""Server -> when it was found dead, by the monotonic clock, and what showed it."""
+"""Dead server -> the time of its last failure, by the monotonic clock, and the failure."""
 
 
 RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
@@ -69,7 +69,7 @@ class FetchError(ModelError):
 
 
 class NetworkError(Exception):
-    """A server is dead. The message names it and says what showed it."""
+    """A server is dead. The message names it and its failure."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,6 @@ class Route:
 
     @property
     def advice(self) -> str:
-        """The advice after a wrong answer of a server."""
         return f"check {self.setting}, the proxy, and whether this network has a login page"
 
     def authorize(self, request: Request) -> None:
@@ -102,7 +101,6 @@ class Route:
             request.add_unredirected_header("Authorization", f"Basic {coded}")
 
     def context(self, host: str) -> ssl.SSLContext:
-        """Return the certificates that a host must match."""
         checked = not {host, host.partition(":")[0]} & self.trusted
         return _certificates(self.certificates, self.client, checked)
 
@@ -257,7 +255,7 @@ def fetch_page(url: str, accept: str, largest: int, route: Route) -> Answer:
 def fetch_end(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
     """Return the size of the file at `url` and its last bytes; None: the server gives whole files only.
 
-    Raises NetworkError if the server is dead, FetchError if it does not have the file or tells no size.
+    Raises NetworkError if the server is dead, FetchError if it does not have the file or its size.
     """
     with _alive(_server(url)), _connect(url, {"Range": f"bytes=-{count}"}, route) as answer:
         stated = answer.headers.get("Content-Range")
@@ -277,7 +275,6 @@ def fetch_end(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
 
 
 def _check_section(answer: HTTPResponse, url: str, have: int, size: int, section: Section) -> None:
-    """Raise FetchError unless the body is the section from byte `have` on."""
     first, last = section.start + have, section.start + size - 1
     stated = answer.headers.get("Content-Range") or ""
     if stated != f"bytes {first}-{last}/{section.whole}" or answer.length not in (None, size - have):
@@ -304,7 +301,6 @@ def _start(answer: HTTPResponse, url: str, have: int, size: int, route: Route) -
 
 
 def _server(url: str) -> str:
-    """Return scheme, host and port of a URL."""
     return "/".join(url.split("/")[:3])
 
 

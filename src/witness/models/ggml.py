@@ -27,7 +27,7 @@ ALIGNMENT_HEADS = {
     (32, 4, 20): "LARGE_V3_TURBO",
 }
 """Encoder layers, decoder layers and decoder heads -> whisper.cpp's name of the set of alignment heads.
-large-v1 cannot be told from large-v2, and is rare."""
+large-v1 looks like large-v2, and is rare."""
 BLOCKS = {
     0: (4, 1),
     1: (2, 1),
@@ -55,7 +55,6 @@ class GgmlHeader:
 
     @property
     def plausible(self) -> bool:
-        """True if a Whisper model can have these sizes."""
         heads, layers = (self.audio_heads, self.text_heads), (self.audio_layers, self.text_layers)
         return (
             ENGLISH_ONLY <= self.vocabulary < MOST_TOKENS

@@ -20,7 +20,6 @@ LARGEST_VOCABULARY = 4 << 20
 
 
 def is_path(choice: str) -> bool:
-    """Return true if a choice means a file or a folder, existing or not."""
     # Not Path.exists, which raises for names that no file can have.
     return "/" in choice or os.sep in choice or choice.endswith(".bin") or os.path.exists(choice)  # noqa: PTH110
 
@@ -75,7 +74,6 @@ def english_only(model: ModelFile) -> bool:
 
 
 def _encoder(folder: Path) -> Path:
-    """Return the encoder of a model in onnx-asr's layout; check its vocabulary. Raises ModelError."""
     _check_vocabulary(folder / "vocab.txt")
     graphs = sorted(path for path in folder.glob("*.onnx") if path.stat().st_size)
     # Quantized to int8 these models lose words (onnx-asr #126, sherpa-onnx #2605).

