@@ -5,8 +5,8 @@ is a program, which Python's own `pickle` runs. Here it is only read (`pickletoo
 texts, numbers, dictionaries, tuples and tensors. Classes of other packages become placeholders: nothing of
 theirs is imported, and an instruction that is not in the list ends the reading.
 
-The graphs are written field by field, and every number is computed with operations that IEEE 754 defines to
-the last bit. So the bytes are the same on every machine and with every version of onnx, and the catalogue can
+The graphs are written field by field, not by `onnx.helper`, whose defaults may change, and every number is
+computed with operations that IEEE 754 defines to the last bit. So the bytes are the same on every machine and with every version of onnx, and the catalogue can
 pin their sha256.
 """
 
@@ -20,11 +20,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from witness.schema import SAMPLE_RATE, Float32, Float64
+
+if TYPE_CHECKING:
+    import onnx
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Float32]
@@ -303,10 +306,14 @@ class _Graph:
             number for number in itertools.count() if pattern.format(first + number) not in self._arrays
         )
 
-    def constant(self, array: Array, name: str = "") -> str:
+    def constant(self, array: np.ndarray[Any, Any], name: str = "") -> str:
         name = name or f"constant_{len(self._graph.initializer)}"
-        array = np.asarray(array, "<i8" if array.dtype == np.int64 else "<f4", order="C")
-        self._graph.initializer.append(self._onnx.numpy_helper.from_array(array, name))
+        proto = self._onnx.TensorProto
+        data_type = proto.INT64 if array.dtype == np.int64 else proto.FLOAT
+        array = np.asarray(array, "<i8" if data_type == proto.INT64 else "<f4", order="C")
+        self._graph.initializer.append(
+            proto(dims=array.shape, data_type=data_type, name=name, raw_data=array.tobytes())
+        )
         return name
 
     def integers(self, *values: int) -> str:
@@ -317,28 +324,39 @@ class _Graph:
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         output = output or f"{operator.lower()}_{len(self._graph.node)}"
+        made = [self._attribute(name, value) for name, value in attributes.items()]
         self._graph.node.append(
-            self._onnx.NodeProto(
-                op_type=operator,
-                input=inputs,
-                output=[output],
-                # Not helper.make_node, which sorts the attributes in some versions.
-                attribute=[self._onnx.helper.make_attribute(*pair) for pair in attributes.items()],
-            )
+            self._onnx.NodeProto(op_type=operator, input=inputs, output=[output], attribute=made)
         )
         return output
 
+    def _attribute(self, name: str, value: Any) -> onnx.AttributeProto:
+        proto = self._onnx.AttributeProto
+        if isinstance(value, float):
+            return proto(name=name, type=proto.FLOAT, f=value)
+        if isinstance(value, int):
+            return proto(name=name, type=proto.INT, i=value)
+        if isinstance(value, str):
+            return proto(name=name, type=proto.STRING, s=value.encode())
+        return proto(name=name, type=proto.INTS, ints=value)
+
     def finish(self, name: str, source: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
         self._graph.name = name
-        value = self._onnx.helper.make_tensor_value_info
-        self._graph.input.append(value(source[0], self._onnx.TensorProto.FLOAT, source[1]))
-        self._graph.output.append(value(result[0], self._onnx.TensorProto.FLOAT, result[1]))
+        self._graph.input.append(self._value(*source))
+        self._graph.output.append(self._value(*result))
         opset = self._onnx.OperatorSetIdProto(domain="", version=OPSET)
         model = self._onnx.ModelProto(
             ir_version=IR_VERSION, producer_name="witness", graph=self._graph, opset_import=[opset]
         )
         self._onnx.checker.check_model(model)
         return bytes(model.SerializeToString(deterministic=True))
+
+    def _value(self, name: str, shape: Shape) -> onnx.ValueInfoProto:
+        sizes = self._onnx.TensorShapeProto()
+        for size in shape:
+            sizes.dim.add(**({"dim_param": size} if isinstance(size, str) else {"dim_value": size}))
+        tensor = self._onnx.TypeProto.Tensor(elem_type=self._onnx.TensorProto.FLOAT, shape=sizes)
+        return self._onnx.ValueInfoProto(name=name, type=self._onnx.TypeProto(tensor_type=tensor))
 
 
 # --- segmentation-3.0 ---
