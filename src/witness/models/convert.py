@@ -6,8 +6,8 @@ texts, numbers, dictionaries, tuples and tensors. Classes of other packages beco
 theirs is imported, and an instruction that is not in the list ends the reading.
 
 The graphs are written field by field, not by `onnx.helper`, whose defaults may change, and every number is
-computed with operations that IEEE 754 defines to the last bit. So the bytes are the same on every machine and with every version of onnx, and the catalogue can
-pin their sha256.
+computed with operations that IEEE 754 defines to the last bit. So the bytes are the same on every machine and
+with every version of onnx, and the catalogue can pin their sha256.
 """
 
 from __future__ import annotations
