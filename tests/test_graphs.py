@@ -23,7 +23,7 @@ from witness.diarization import embedding_cut
 from witness.errors import DeviceError, GraphError, InputError
 from witness.gpu import graphs, migraphx
 from witness.gpu.graphs import Tuning
-from witness.gpu.migraphx import Subject, Target
+from witness.gpu.migraphx import CompileTarget, Subject
 from witness.gpu.rocm import choose_card, find_stack
 from witness.models.session import Model
 from witness.options import Precision
@@ -31,9 +31,9 @@ from witness.options import Precision
 SHAPE = (1, 64, 80)
 
 
-def a_target(trunk: bytes, shape=SHAPE, **more) -> Target:
+def a_target(trunk: bytes, shape=SHAPE, **more) -> CompileTarget:
     subject = Subject(trunk, "trunk", shape, Model(trunk, "trunk"))
-    return Target(find_stack(choose_card(None)), subject, **more)
+    return CompileTarget(find_stack(choose_card(None)), subject, **more)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def warmed(doubles, trunk, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def target(warmed, doubles, trunk, tmp_path, monkeypatch) -> Target:
+def target(warmed, doubles, trunk, tmp_path, monkeypatch) -> CompileTarget:
     """The target of the one program in a cache of this test's own."""
     fake_card(monkeypatch, doubles)
     shutil.copytree(warmed / "fp32", tmp_path / "cache")
@@ -57,7 +57,7 @@ def target(warmed, doubles, trunk, tmp_path, monkeypatch) -> Target:
     return a_target(trunk)
 
 
-def entry(target: Target) -> graphs.Graph:
+def entry(target: CompileTarget) -> graphs.Graph:
     graph = graphs.find(target.key)
     assert graph is not None
     return graph

@@ -135,9 +135,9 @@ def warm(witness, models):
     return lambda *args, code=0: witness("gpu", "warm", "--models", str(models), *args, code=code)
 
 
-def a_target(trunk: bytes, shape=SHAPE) -> migraphx.Target:
+def a_target(trunk: bytes, shape=SHAPE) -> migraphx.CompileTarget:
     subject = Subject(trunk, "trunk", shape, Model(trunk, "trunk"))
-    return migraphx.Target(rocm.find_stack(rocm.choose_card(None)), subject)
+    return migraphx.CompileTarget(rocm.find_stack(rocm.choose_card(None)), subject)
 
 
 def turns(out: str) -> list:

@@ -33,10 +33,10 @@ def card(plug_in):
 
 
 @pytest.fixture
-def target(card, trunk) -> migraphx.Target:
+def target(card, trunk) -> migraphx.CompileTarget:
     card.setenv("FAKE_COMPILE_MS", "1")
     subject = Subject(trunk, "trunk", SHAPE, Model(trunk, "trunk"))
-    return migraphx.Target(rocm.find_stack(rocm.choose_card(None)), subject)
+    return migraphx.CompileTarget(rocm.find_stack(rocm.choose_card(None)), subject)
 
 
 def test_it_is_preferred_where_it_is_installed(card, plugin_double):

@@ -75,7 +75,7 @@ def gpu_warm(
         else:
             model = _voice_model(choice["models"], choice["offline"], reporter)
         rocm.note_ignored_variables(reporter)
-        target = migraphx.Target(stack, model, Precision(precision), tuning)
+        target = migraphx.CompileTarget(stack, model, Precision(precision), tuning)
         graph = migraphx.warm(target, limit=limit, reporter=reporter)
     options.say(f"{graph.folder.name}  ready\n    {_measured(graph)}")
 

@@ -101,7 +101,7 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
 
 
 @dataclass(frozen=True)
-class Target:
+class CompileTarget:
     """A model, and the card and the settings to compile it for."""
 
     stack: Stack
@@ -141,7 +141,7 @@ class Target:
 # --- compile and load ---
 
 
-def warm(target: Target, *, limit: float = COMPILE_LIMIT, reporter: Reporter = SILENT) -> Graph:
+def warm(target: CompileTarget, *, limit: float = COMPILE_LIMIT, reporter: Reporter = SILENT) -> Graph:
     """Compile, check against the CPU and measure, unless the cache has a sound graph already.
 
     Raises DeviceError: MIGraphX refused, or was not done within `limit` seconds.
@@ -183,7 +183,9 @@ def import_graph(
             graph = graphs.unpack(file, folder)
         stack = choose_stack()
         with _naming(file):
-            target = Target(stack, choose_subject(graph.key.shape), graph.key.precision, graph.key.tuning)
+            target = CompileTarget(
+                stack, choose_subject(graph.key.shape), graph.key.precision, graph.key.tuning
+            )
             note_ignored_variables(reporter)
             return adopt(target, graph)
 
@@ -196,7 +198,7 @@ def _naming(file: Path) -> Iterator[None]:
         raise GraphError(f"{file}: not taken: {error}; `witness gpu warm` compiles one here") from error
 
 
-def adopt(target: Target, graph: Graph) -> Graph:
+def adopt(target: CompileTarget, graph: Graph) -> Graph:
     """Check and measure a graph that was compiled elsewhere, and add it to the cache. Raises DeviceError."""
     if difference := target.key.difference(graph.key):
         raise GraphError(difference)
@@ -210,7 +212,7 @@ def refused(name: str, stack: Stack, error: DeviceError) -> DeviceError:
     return DeviceError(f"MIGraphX cannot run {name} on {stack.title}: {error}; {FIX}")
 
 
-def _cached(target: Target, reporter: Reporter) -> Graph | None:
+def _cached(target: CompileTarget, reporter: Reporter) -> Graph | None:
     try:
         return graphs.find(target.key)
     except GraphError as error:
@@ -218,7 +220,7 @@ def _cached(target: Target, reporter: Reporter) -> Graph | None:
         return None
 
 
-def _compile(target: Target, folder: Path, limit: float, reporter: Reporter) -> None:
+def _compile(target: CompileTarget, folder: Path, limit: float, reporter: Reporter) -> None:
     for half in folder.glob("*.mxr"):  # of the try before
         half.unlink()
     process = GpuProcess()
@@ -228,7 +230,7 @@ def _compile(target: Target, folder: Path, limit: float, reporter: Reporter) -> 
         process.kill()  # it holds nothing: the graph is on the disk
 
 
-def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Graph:
+def _add(target: CompileTarget, folder: Path, file: str, compile_s: float | None) -> Graph:
     # The file is checked before anything loads it, and its numbers in a process that did not compile it.
     graphs.check_program((folder / file).read_bytes(), file, target.key)
     reference = target.subject.cpu(graphs.canary_signal(target.subject.shape))
@@ -237,7 +239,7 @@ def _add(target: Target, folder: Path, file: str, compile_s: float | None) -> Gr
 
 
 def _measure(
-    target: Target, folder: Path, file: str, reference: Float32, compile_s: float | None
+    target: CompileTarget, folder: Path, file: str, reference: Float32, compile_s: float | None
 ) -> Measured:
     """Measure the graph's speed and its distance from `reference`, the CPU's answer to the canary."""
     signal, cpu = graphs.canary_signal(target.subject.shape), target.subject.cpu
@@ -264,7 +266,7 @@ def _milliseconds(action: Callable[[], object]) -> float:
     return 1e3 * (time.perf_counter() - begun)
 
 
-def open_graph(target: Target, graph: Graph) -> GpuProcess:
+def open_graph(target: CompileTarget, graph: Graph) -> GpuProcess:
     """Start a process with `graph`, which has just answered the canary as the CPU did.
 
     Raises DeviceError.
@@ -279,7 +281,7 @@ def open_graph(target: Target, graph: Graph) -> GpuProcess:
     return twice(opened)
 
 
-def _load(target: Target, folder: Path, file: str) -> GpuProcess:
+def _load(target: CompileTarget, folder: Path, file: str) -> GpuProcess:
     """Start a process with the compiled graph in `folder`.
 
     Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
@@ -308,7 +310,7 @@ class Accelerated:
     after an error; a note says so if it ends badly.
     """
 
-    def __init__(self, target: Target, graph: Graph, *, strict: bool, reporter: Reporter) -> None:
+    def __init__(self, target: CompileTarget, graph: Graph, *, strict: bool, reporter: Reporter) -> None:
         """Start the process. Raises DeviceError."""
         self._target, self._graph, self._strict, self._reporter = target, graph, strict, reporter
         self._lock = threading.Lock()
@@ -390,7 +392,7 @@ def accelerate(
         card = choose_card(runtime.gpu)
         if not strict:
             _check_card(card)
-        target = Target(find_stack(card), subject, precision)
+        target = CompileTarget(find_stack(card), subject, precision)
         if strict:
             graph, reason = warm(target, reporter=reporter), _blocks(calls)
         else:
@@ -406,7 +408,7 @@ def accelerate(
 
 
 def _start(
-    target: Target, graph: Graph, reason: str, *, strict: bool, reporter: Reporter
+    target: CompileTarget, graph: Graph, reason: str, *, strict: bool, reporter: Reporter
 ) -> Accelerated | None:
     """Load the graph of a model; None: that failed. With `strict`, raises DeviceError then."""
     try:
@@ -433,7 +435,7 @@ def _check_card(card: cards.Card) -> None:
         raise DeviceError(f"there is no compiled graph for {card.name} yet; {WARM}")
 
 
-def _worth_it(target: Target, runtime: Runtime, calls: int) -> tuple[Graph, str]:
+def _worth_it(target: CompileTarget, runtime: Runtime, calls: int) -> tuple[Graph, str]:
     """Return the cached graph for `target`, and the time it saves. Raises DeviceError for the CPU."""
     try:
         graph = graphs.find(target.key)

@@ -289,7 +289,7 @@ class Preview(Struct):
     options: dict[str, Any]
 
 
-class Voice(Struct):
+class VoiceRequest(Struct):
     """The voice of a speaker, or of a part of the recording, under a name."""
 
     name: str
@@ -319,7 +319,7 @@ async def preview(request: Request) -> Response:
 
 async def keep_voice(request: Request) -> Response:
     """Keep the voice of a part, or of all turns of a speaker."""
-    desk, body = desk_of(request), await body_of(request, Voice)
+    desk, body = desk_of(request), await body_of(request, VoiceRequest)
     if body.speaker is not None:
         voice_of: str | Part = body.speaker
     elif body.start is not None and body.end is not None:
