@@ -29,6 +29,7 @@ from test_serve_browser import TOKEN, Desk
 from witness.formats import writers
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
+from witness.transcript import store
 
 FRAMES = """async ([step, count]) => {
     const times = [];
@@ -93,7 +94,7 @@ def at_desk(
     shelf = folder / "shelf"
     shelf.mkdir()
     for number in range(runs + 1):
-        writers.save(found, [("json", shelf / f"long {number}.json")], keep=False)
+        store.save(found, [("json", shelf / f"long {number}.json")], keep=False)
     served = Desk(shelf, folder / "none.bin")
     stack.callback(served.close)
     for number in range(runs + 1):

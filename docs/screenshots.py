@@ -21,8 +21,8 @@ from conftest import CALL
 from test_page import chromium
 from test_serve_browser import TOKEN, Desk
 from witness.audio import sound
-from witness.formats import writers
 from witness.schema import Correction, Transcript
+from witness.transcript import store
 
 HERE = Path(__file__).parent
 READY = "html[data-ready]"
@@ -39,7 +39,7 @@ def review_page(browser: Browser, folder: Path) -> None:
     found = talks.call(warnings=("3 words where no speech was heard are only in the JSON and the page",))
     found = named(found, "Laura")
     path = folder / "call.html"
-    writers.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
+    store.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
     window = browser.new_context(viewport={"width": 1200, "height": 820}, color_scheme="light")
     page = window.new_page()
     page.goto(f"{path.as_uri()}#t=9.7")
@@ -65,7 +65,7 @@ def desk(browser: Browser, folder: Path) -> None:
     }
     for name, found in shelf.items():
         path = recordings / f"{name}.json"
-        writers.save(found, [("json", path)], keep=False)
+        store.save(found, [("json", path)], keep=False)
         shutil.copy(CALL, path.with_name(CALL.name))
     served = Desk(recordings, Path("base"))
     try:

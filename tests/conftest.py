@@ -21,6 +21,7 @@ import pytest
 from filelock import FileLock
 
 from witness.child import SINGLE_THREADED
+from witness.transcript import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,13 +215,12 @@ def toned(of_the_run):
 def shelve(toned, folder, forms):
     """Put the call with words into a folder: its recording, and the transcript in these formats."""
     from witness.audio import sound
-    from witness.formats import writers
 
     shutil.copy(toned.audio.path, folder / "toned.wav")
     source = replace(toned.audio, path=str(folder / "toned.wav"))
     found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
     targets = [(form, folder / f"toned.{form}") for form in forms]
-    writers.save(found, targets, sound=sound.take(source, targets))
+    store.save(found, targets, sound=sound.take(source, targets))
     return folder
 
 

@@ -38,11 +38,11 @@ def heard(path, changed: dict[int, str | None], late: float = 0.03) -> Transcrip
 def corrected(shelved):
     """A transcript that a person has worked on."""
     path = shelved
-    edits.recount(path, edits.show(path).version, None)
+    edits.recount_speakers(path, edits.show(path).version, None)
     edits.save(
         path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar"), spelling(path, 6, "Rome"))
     )
-    edits.note(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
+    edits.add_notes(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
     shown = edits.show(path)
     edits.save(
         path,
@@ -96,7 +96,7 @@ def test_the_earlier_transcript_comes_back_whole_and_goes_again(corrected):
     previous.swap(path, edits.show(path).version)
     assert path.read_bytes() == before
     assert edits.show(path).steps == steps
-    edits.recount(path, edits.show(path).version, 1)  # the findings are back, too
+    edits.recount_speakers(path, edits.show(path).version, 1)  # the findings are back, too
     previous.swap(path, edits.show(path).version)
     assert path.read_bytes() == new
 
@@ -131,7 +131,7 @@ def test_what_a_person_did_outlives_a_second_transcription_that_has_no_place_for
     assert texts(store.read(other)) == texts(before)
     assert store.read(other).corrections == before.corrections
     assert edits.show(other).steps == steps
-    edits.recount(other, edits.show(other).version, 1)  # its findings are there, too
+    edits.recount_speakers(other, edits.show(other).version, 1)  # its findings are there, too
     assert "Zanzibar" in texts(store.read(other))
 
 
@@ -165,13 +165,13 @@ def test_a_correction_made_three_times_is_offered_and_what_is_taken_is_used(corr
         project_words.remember(folder / f"{name}.json", [pair])
     (offer,) = project_words.offers(folder)
     assert (offer.written, offer.times) == ("Zanzibar", 3)
-    edits.original(path, edits.show(path).version)  # it was taken back in one of them
+    edits.restore_original(path, edits.show(path).version)  # it was taken back in one of them
     assert project_words.offers(folder) == []
     (folder / "below").mkdir()
-    project_words.settle(folder, take=["Zanzibar"])
+    project_words.decide(folder, take=["Zanzibar"])
     assert project_words.vocabulary(folder / "below", folder) == ("Zanzibar",)
     project_words.remember(path, [pair])
     assert project_words.offers(folder) == []
-    project_words.settle(folder, drop=["Zanzibar"])
+    project_words.decide(folder, drop=["Zanzibar"])
     assert project_words.vocabulary(folder, folder) == ()
     assert project_words.offers(folder) == []  # nor is it offered again

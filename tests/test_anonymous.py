@@ -13,7 +13,7 @@ from witness.audio import decode, sound, tone
 from witness.formats import document, writers
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE, Correction, Part, Source, Speaker, Turn, Word
-from witness.transcript.anonymous import MARGIN, anonymous
+from witness.transcript.anonymous import MARGIN, anonymize
 
 
 def named(*lines: tuple[str, str], names=("Anna Schmidt", "Will Ng")):
@@ -38,7 +38,7 @@ def test_names_become_codes_in_the_order_in_which_people_speak():
         ("SPEAKER_01", "I am Will, and this is Anna Schmidt, of course."),
         ("SPEAKER_00", "Thank you, Will. ANNA will do; Anna's or Annas, not Annabel."),
     )
-    found = anonymous(talk)
+    found = anonymize(talk)
     assert [speaker.name for speaker in found.transcript.speakers] == ["P02", "P01"]
     assert texts(found) == [
         "I am P01, and this is P02, of course.",
@@ -54,14 +54,14 @@ def test_names_become_codes_in_the_order_in_which_people_speak():
 def test_a_name_of_two_is_nobody_s_and_other_words_are_hidden_too():
     talk = named(("SPEAKER_00", "The Schmidts of munich, Dr. Meyer."), names=("Anna Schmidt", "Ole Schmidt"))
     talk = replace(talk, speakers=(*talk.speakers, Speaker("SPEAKER_01", 1.0, 0.1, "Ole Schmidt")))
-    assert texts(anonymous(talk, ["Munich", "Meyer"])) == ["The […]s of […], Dr. […]."]
+    assert texts(anonymize(talk, ["Munich", "Meyer"])) == ["The […]s of […], Dr. […]."]
 
 
 def test_a_passage_that_somebody_wrote_is_covered_where_the_name_is():
     talk = named(("SPEAKER_00", "x"))
     word = Word(10.0, 20.0, " one two three Anna four five six", "SPEAKER_00", corrected=True)
     talk = replace(talk, utterances=(replace(talk.utterances[0], words=(word,), start=10.0, end=20.0),))
-    found = anonymous(talk)
+    found = anonymize(talk)
     assert texts(found) == ["one two three P01 four five six"]
     ((start, end),) = found.covered
     assert 13.5 < start < 15.0
@@ -70,7 +70,7 @@ def test_a_passage_that_somebody_wrote_is_covered_where_the_name_is():
 
 def test_scripts_without_spaces():
     talk = named(("SPEAKER_00", "我叫田中先生"), names=("田中",))
-    assert texts(anonymous(talk)) == ["我叫P01先生"]
+    assert texts(anonymize(talk)) == ["我叫P01先生"]
 
 
 @pytest.mark.parametrize("form", Format)
@@ -82,7 +82,7 @@ def test_no_format_tells_a_name(form):
         corrections=(Correction("name", ((0.0, 1.0),), "Anna Schmidt"),),
         warnings=("/calls/anna/interview_anna_Schmidt-1.wav: is short",),
     )
-    found = anonymous(document.in_milliseconds(talk))
+    found = anonymize(document.in_milliseconds(talk))
     assert found.title == "interview_P01-1"
     content = writers.content(found.transcript, form)
     if form in (Format.DOCX, Format.QDPX):
@@ -103,7 +103,7 @@ def test_a_tone_covers_spans_and_nothing_else():
     assert (covered[~inside] == samples[~inside]).all()
     spectrum = np.abs(np.fft.rfft(covered[SAMPLE_RATE : SAMPLE_RATE * 3 // 2]))
     assert np.argmax(spectrum) * 2 == tone.PITCH
-    assert (np.concatenate(blocks) == samples).all()  # what was given is as it was
+    assert (np.concatenate(blocks) == samples).all()  # what was given is unchanged
 
 
 def test_the_mp3_has_the_recording_s_times(tmp_path):

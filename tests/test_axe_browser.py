@@ -96,7 +96,7 @@ def test_dialogs_with_something_in_them(visit, desk, folder):
     """Of the first page: replace, a recording's own, the trash, people; and the list of notes."""
     path = folder / "toned.json"
     word = store.read(path).words[0].text.strip()
-    edits.note(path, files.sha256_at(path), [[{**NOTED, "text": "Why?"}]])
+    edits.add_notes(path, files.sha256_at(path), [[{**NOTED, "text": "Why?"}]])
     place = path.relative_to(desk.desk.folder).with_suffix("").as_posix()
     entry = Entry(place, str(folder / "toned.wav"), 1, 1, None, "", "failed", "it is damaged", 4, again=True)
     Manifest(desk.desk.folder / "manifest.jsonl").append(entry)

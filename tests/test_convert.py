@@ -14,7 +14,7 @@ from msgspec import structs
 from conftest import in_process
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness.audio import sound
-from witness.formats import document, output_paths, writers
+from witness.formats import document, output_paths
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.recognition.tokens import Token, to_words
@@ -30,7 +30,7 @@ def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
     """The files that a run writes."""
     folder.mkdir(exist_ok=True)
     targets = [(form.value, Path(output_paths.name_of(folder / "x", form))) for form in (Format.JSON, *forms)]
-    writers.save(transcript, targets, keep=False)
+    store.save(transcript, targets, keep=False)
     return {path.name: path.read_bytes() for _, path in targets}
 
 
@@ -339,7 +339,7 @@ def test_requests_that_make_no_sense(path, args):
 def test_a_page_has_its_sound_again(toned, tmp_path):
     assert toned.audio.duration != round(toned.audio.duration, 3)
     targets = [("json", tmp_path / "toned.json"), ("html", tmp_path / "ran.html")]
-    writers.save(toned, targets, sound=sound.take(toned.audio, targets))
+    store.save(toned, targets, sound=sound.take(toned.audio, targets))
     converted(tmp_path / "toned.json", "toned.json", "-o", "again.html")
     ran, again = ((tmp_path / name).read_bytes() for name in ("ran.html", "again.html"))
     assert ran == again

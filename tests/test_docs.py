@@ -6,8 +6,8 @@ import shutil
 import sys
 
 from conftest import CALL, ROOT, in_process
-from witness.formats import writers
 from witness.formats.registry import Format
+from witness.transcript import store
 
 sys.path.insert(0, str(ROOT / "docs"))
 import hooks
@@ -44,7 +44,7 @@ def test_the_tutorial_works(toned, tmp_path):
     assert ["call.flac", "-f", "txt,docx,json", "-o", "out/"] in commands
     shutil.copy(CALL, tmp_path / "call.flac")
     (tmp_path / "out").mkdir()
-    writers.save(toned, [("json", tmp_path / "out" / "call.json")])
+    store.save(toned, [("json", tmp_path / "out" / "call.json")])
     for command in commands:
         if command[0] in ("convert", "redo"):
             if "--merge" in command:  # two speakers were found, not three

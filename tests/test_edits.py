@@ -42,7 +42,7 @@ def naming(path, who: int, name: str):
     """A step and its correction."""
     saved = redo.read(path)
     speaker = list(saved.names)[who]
-    correction = redo.naming(saved, f"{speaker}={name}")
+    correction = redo.name_speaker(saved, f"{speaker}={name}")
     return (
         {"kind": "name", "who": who, "name": name},
         {"kind": "name", "speaker": correction.speaker, "name": name, "other": [], "text": None},
@@ -132,12 +132,12 @@ def test_a_corrected_transcript_is_shown_without_clustering_it_again(path, monke
         raise AssertionError("the speakers are told apart again")
 
     with monkeypatch.context() as without:
-        without.setattr(assemble, "draft", refuse)
+        without.setattr(assemble, "make_draft", refuse)
         shown = edits.show(path)
     assert (shown.base, shown.steps) == (before.base, ((first[0],),))
     monkeypatch.setattr(edits, "__version__", "another")
     with monkeypatch.context() as without:
-        without.setattr(assemble, "draft", refuse)
+        without.setattr(assemble, "make_draft", refuse)
         with pytest.raises(AssertionError, match="told apart again"):
             edits.show(path)
     assert page.identity(edits.show(path).base) == page.identity(before.base)
@@ -155,7 +155,7 @@ def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeyp
         return replace(draft, words=tuple(words))
 
     edits._drafts.clear()
-    monkeypatch.setattr(assemble, "draft", other)
+    monkeypatch.setattr(assemble, "make_draft", other)
     monkeypatch.setattr(edits, "__version__", "another")
     edits.save(path, replace(edit(path, first), version=files.sha256(path.read_bytes())))
     shown = edits.show(path)
@@ -183,7 +183,7 @@ def test_how_far_somebody_has_got_is_kept_whatever_follows(path, findings):
     assert in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Bo").returncode == 0
     assert store.read(path).state == "checked"
     if findings:
-        edits.original(path, edits.show(path).version)
+        edits.restore_original(path, edits.show(path).version)
         assert store.read(path).state == "new"
 
 
@@ -193,10 +193,10 @@ def test_an_old_version_is_refused_and_changes_nothing(path):
     before = {file: file.read_bytes() for file in path.parent.iterdir()}
     for change in (
         lambda: edits.save(path, edit(path, naming(path, 1, "Bo"), version=seen)),
-        lambda: edits.add(path, seen, {}),
-        lambda: edits.name(path, seen, "SPEAKER_01", "Bo"),
-        lambda: edits.recount(path, seen, 3),
-        lambda: edits.original(path, seen),
+        lambda: edits.add_corrections(path, seen, {}),
+        lambda: edits.name_speaker(path, seen, "SPEAKER_01", "Bo"),
+        lambda: edits.recount_speakers(path, seen, 3),
+        lambda: edits.restore_original(path, seen),
     ):
         with pytest.raises(ConflictError, match="was changed meanwhile"):
             change()
@@ -219,7 +219,7 @@ def test_what_redo_changed_behind_the_page_is_seen(path):
 def test_corrections_of_a_lost_race_can_be_added(path):
     edits.save(path, edit(path, naming(path, 0, "Ann")))
     mine = edit(path, naming(path, 1, "Bo"), spelling(path, 3, "Zanzibar"))
-    edits.add(path, edits.show(path).version, mine.corrections)
+    edits.add_corrections(path, edits.show(path).version, mine.corrections)
     assert names(path)[:2] == ["Ann", "Bo"]
     assert "Zanzibar" in path.read_text()
 
@@ -227,15 +227,15 @@ def test_corrections_of_a_lost_race_can_be_added(path):
 def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
     machine = store.read(path)
     edits.save(path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")))
-    edits.recount(path, edits.show(path).version, 1)
+    edits.recount_speakers(path, edits.show(path).version, 1)
     assert names(path) == ["Ann"]
     assert "Zanzibar" in path.read_text()
     assert edits.show(path).base.asked.speakers == 1
     edits.save(path, edit(path, spelling(path, 5, "Timbuktu")))
     assert names(path) == ["Ann"]
     assert "Zanzibar" in path.read_text()
-    edits.note(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
-    edits.original(path, edits.show(path).version)
+    edits.add_notes(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
+    edits.restore_original(path, edits.show(path).version)
     back = store.read(path)
     assert [one.text for one in notes.of(back)] == ["Why?"]  # which is no correction
     assert ([one.kind for one in back.corrections], back.asked.speakers) == (["note"], None)
@@ -245,12 +245,12 @@ def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
 def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
     given = edit(path, naming(path, 0, "Ann"))
     saved = redo.read(path)
-    edits.recount(path, given.version, None)  # so that nothing was asked for
+    edits.recount_speakers(path, given.version, None)  # so that nothing was asked for
     assert saved.asked.speakers == 2
     first, second = naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")
     edits.save(path, edit(path, first, second))
-    edits.note(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
-    edits.original(path, edits.show(path).version)
+    edits.add_notes(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
+    edits.restore_original(path, edits.show(path).version)
     shown = edits.show(path)
     assert [step[0]["kind"] for step in shown.undone] == ["text", "name"]  # the next to be redone comes last
     assert [step[0]["kind"] for step in shown.steps] == ["note"]
@@ -260,7 +260,7 @@ def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
 def test_a_name_given_from_elsewhere_is_a_step(path):
     edits.save(path, edit(path, naming(path, 1, "Bo")))
     speaker = next(one.id for one in store.read(path).speakers if one.name is None)
-    edits.name(path, edits.show(path).version, speaker, "Ann")
+    edits.name_speaker(path, edits.show(path).version, speaker, "Ann")
     assert sorted(map(str, names(path))) == ["Ann", "Bo"]
     shown = edits.show(path)
     assert [step[0]["name"] for step in shown.steps] == ["Bo", "Ann"]
@@ -271,7 +271,7 @@ def test_notes_of_who_may_only_comment_are_steps_and_nothing_else_gets_in(path):
     before = store.read(path)
     step, _ = spelling(path, 3, "")
     note = {**noting(path, 3, "Why?"), "codes": ["trust"]}
-    edits.note(path, edits.show(path).version, [[note]])
+    edits.add_notes(path, edits.show(path).version, [[note]])
     after = store.read(path)
     assert [(one.text, one.codes) for one in notes.of(after)] == [("Why?", ("trust",))]
     assert after.words == before.words
@@ -279,8 +279,8 @@ def test_notes_of_who_may_only_comment_are_steps_and_nothing_else_gets_in(path):
     assert [one["kind"] for step in shown.steps for one in step] == ["name", "note"]
     kept = path.read_bytes()
     for wrong in (step, {**note, "codes": [""]}, {**note, "pieces": []}, {**note, "speaker": 1}):
-        with pytest.raises(UsageError, match="is not a note"):
-            edits.note(path, shown.version, [[wrong]])
+        with pytest.raises(UsageError, match="note that is not valid"):
+            edits.add_notes(path, shown.version, [[wrong]])
     assert path.read_bytes() == kept
 
 
@@ -301,11 +301,11 @@ def test_a_transcript_without_findings_is_corrected_undone_and_restored(path):
     edits.save(path, edit(path, first, undone=[(second[0],)]))
     assert "Zanzibar" not in path.read_text()
     assert names(path)[0] == "Ann"
-    edits.name(path, edits.show(path).version, "SPEAKER_01", "Bo")
+    edits.name_speaker(path, edits.show(path).version, "SPEAKER_01", "Bo")
     assert names(path)[:2] == ["Ann", "Bo"]
     with pytest.raises(InputError, match="copy it into"):
-        edits.recount(path, edits.show(path).version, 3)
-    edits.original(path, edits.show(path).version)
+        edits.recount_speakers(path, edits.show(path).version, 3)
+    edits.restore_original(path, edits.show(path).version)
     back = store.read(path)
     assert (back.words, back.speakers, back.corrections) == (machine.words, machine.speakers, ())
     assert len(edits.show(path).undone) == 2
@@ -314,11 +314,11 @@ def test_a_transcript_without_findings_is_corrected_undone_and_restored(path):
 def test_without_findings_and_history_what_was_corrected_stays(path):
     (path.parent / "toned.findings.npz").unlink()
     edits.save(path, edit(path, naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")))
-    store.history_of(path).unlink()
+    store.history_path(path).unlink()
     shown = edits.show(path)
     assert not shown.restorable
     with pytest.raises(InputError, match="copy it into"):
-        edits.original(path, shown.version)
+        edits.restore_original(path, shown.version)
     edits.save(path, edit(path, naming(path, 1, "Bo")))
     assert names(path)[:2] == ["Ann", "Bo"]
     assert "Zanzibar" in path.read_text()
@@ -328,7 +328,7 @@ def test_without_findings_and_history_what_was_corrected_stays(path):
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"schema": "witness-history/1"}', b"\xff", b"[" * 100_000])
 def test_a_damaged_history_costs_the_history_only(path, damage):
     edits.save(path, edit(path, naming(path, 0, "Ann")))
-    store.history_of(path).write_bytes(damage)
+    store.history_path(path).write_bytes(damage)
     shown = edits.show(path)
     assert shown.steps == ()
     assert shown.base.speakers[0].name == "Ann"
@@ -338,7 +338,7 @@ def test_a_damaged_history_costs_the_history_only(path, damage):
 
 def test_a_history_that_somebody_tampered_with_is_none(path):
     edits.save(path, edit(path, naming(path, 0, "Ann")))
-    history = store.history_of(path)
+    history = store.history_path(path)
     history.write_bytes(history.read_bytes().replace(b'"name":"Ann","other"', b'"name":"A\\nB","other"'))
     assert b"A\\nB" in history.read_bytes()
     assert edits.show(path).steps == ()
@@ -350,7 +350,7 @@ def test_corrections_of_another_recording_and_nonsense_are_refused(path):
     before = path.read_bytes()
     for wrong in ({"sha256": "0" * 64}, {"schema": "x"}, {"corrections": [{"kind": "name"}]}):
         made = edit(path, naming(path, 0, "Ann"))
-        with pytest.raises(InputError, match="what the page sent"):
+        with pytest.raises(InputError, match="the page's request"):
             edits.save(path, replace(made, corrections={**made.corrections, **wrong}))
     assert path.read_bytes() == before
 

@@ -35,7 +35,7 @@ def test_all_that_belongs_to_a_transcript_moves_and_works(shelved):
     assert (len(shown.steps), shown.lack, shown.refusal) == (1, None, None)
     assert store.read(place).audio.path == str(place.with_suffix(".wav"))
     assert redo.read(place).link["file"] == "Gespräch 1.findings.npz"
-    edits.recount(place, shown.version, 2)  # the findings have the old name of the recording
+    edits.recount_speakers(place, shown.version, 2)  # the findings have the old name of the recording
     assert store.read(place).audio.path == str(place.with_suffix(".wav"))
     assert store.read(place).speakers[0].name == "Ann"
 
@@ -47,7 +47,7 @@ def test_nothing_is_replaced(shelved):
             trash.move(shelved, shelved.parent / "other.json")
         (shelved.parent / name).unlink()
     trash.move(shelved, shelved.parent / "other.json")
-    with pytest.raises(InputError, match="is gone"):
+    with pytest.raises(InputError, match="no longer exists"):
         trash.move(shelved, shelved.parent / "third.json")
 
 
@@ -70,14 +70,14 @@ def test_a_name_with_the_ending_of_the_recording_keeps_it(shelved):
 
 def test_tags_stay_whatever_is_done_and_undone(shelved):
     corrected(shelved)
-    edits.tag(shelved, ["Straße", "b"], [])
-    edits.tag(shelved, ["a"], ["b"])
+    edits.change_tags(shelved, ["Straße", "b"], [])
+    edits.change_tags(shelved, ["a"], ["b"])
     shown = edits.show(shelved)
     assert (store.read(shelved).tags, len(shown.steps)) == (("Straße", "a"), 1)
-    edits.original(shelved, shown.version)
+    edits.restore_original(shelved, shown.version)
     assert store.read(shelved).tags == ("Straße", "a")
     assert store.is_corrected(shelved)  # nothing replaces it
-    edits.recount(shelved, edits.show(shelved).version, 2)
+    edits.recount_speakers(shelved, edits.show(shelved).version, 2)
     assert store.read(shelved).tags == ("Straße", "a")
 
 
@@ -86,7 +86,7 @@ def test_the_trash_gives_everything_back(shelved):
     root = shelved.parent
     before = {one: (root / one).read_bytes() for one in everything(root)}
     thrown = trash.throw(shelved, root)
-    assert [(one.name, one.folder) for one in trash.in_trash(root)] == [("toned", "")]
+    assert [(one.name, one.folder) for one in trash.list_trash(root)] == [("toned", "")]
     assert not [one for one in everything(root) if not one.startswith(".witness-trash")]
     trash.restore(root, thrown.id)
     assert {one: (root / one).read_bytes() for one in everything(root)} == before
@@ -98,8 +98,8 @@ def test_the_trash_gives_everything_back(shelved):
     with pytest.raises(InputError, match="not in the trash"):
         trash.restore(root, again.id)
     gone = trash.throw(back, root)
-    assert trash.empty(root, [gone.id, "../.."]) == 1
-    assert trash.in_trash(root) == []
+    assert trash.delete(root, [gone.id, "../.."]) == 1
+    assert trash.list_trash(root) == []
 
 
 @pytest.mark.parametrize("fails", range(12))

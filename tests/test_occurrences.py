@@ -29,21 +29,21 @@ def test_what_is_written_otherwise_can_be_undone_and_keeps_what_was_corrected(sh
     count = sum(one.text.strip().casefold() == word.casefold() for one in text.words)
     found = corrections.find_occurrences(text, word, "Zanzibar")
     assert len(found) == count > 1
-    edits.name(shelved, edits.show(shelved).version, redo.read(shelved).find("SPEAKER_00"), "Ann")
+    edits.name_speaker(shelved, edits.show(shelved).version, redo.read(shelved).find("SPEAKER_00"), "Ann")
     version = edits.show(shelved).version
     chosen = [one.place for one in found][1:]
-    edits.rewrite(shelved, version, word, "Zanzibar", chosen)
+    edits.rewrite_words(shelved, version, word, "Zanzibar", chosen)
     now = store.read(shelved)
     assert sum(one.text.strip() == "Zanzibar" for one in now.words) == count - 1
     shown = edits.show(shelved)
     assert [len(step) for step in shown.steps] == [1, count - 1]  # the name is a step of its own
     assert "Ann" in {one.name for one in now.speakers}
     with pytest.raises(ConflictError):
-        edits.rewrite(shelved, version, word, "Zanzibar", chosen)
+        edits.rewrite_words(shelved, version, word, "Zanzibar", chosen)
     again = corrections.find_occurrences(now, "zanzibar", "Sansibar")  # what was corrected is corrected again
-    edits.rewrite(shelved, shown.version, "zanzibar", "Sansibar", [one.place for one in again])
+    edits.rewrite_words(shelved, shown.version, "zanzibar", "Sansibar", [one.place for one in again])
     texts = [one.text.strip() for one in store.read(shelved).words]
     assert (texts.count("Sansibar"), texts.count("Zanzibar")) == (count - 1, 0)
     assert len(texts) == len(text.words)
     with pytest.raises(UsageError, match="not said"):
-        edits.rewrite(shelved, edits.show(shelved).version, word, "Zanzibar", [-1])
+        edits.rewrite_words(shelved, edits.show(shelved).version, word, "Zanzibar", [-1])

@@ -33,7 +33,7 @@ from witness.options import Part
 from witness.progress import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.storage import files
-from witness.transcript import assemble
+from witness.transcript import assemble, store
 from witness.transcript import redo as redoing
 from witness.transcript.corrections import group_utterances
 
@@ -275,7 +275,7 @@ def case(toned, heard, tmp_path):
     source = replace(toned.audio, path=str(tmp_path / "toned.wav"))
     found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
     files = [("json", tmp_path / "toned.json"), ("html", tmp_path / "toned.html")]
-    writers.save(found, files, sound=heard)
+    store.save(found, files, sound=heard)
     return tmp_path
 
 
@@ -451,7 +451,7 @@ def read(browser, tmp_path):
         else:
             path = tmp_path / name
             heard = sound.take(found.audio, [("html", path)], how)
-            writers.save(found, [("html", path)], sound=heard)
+            store.save(found, [("html", path)], sound=heard)
         readers.append(Reader(browser, path, **context))
         return readers[-1]
 
@@ -727,7 +727,7 @@ def test_the_keyboard_alone(read):
 def test_a_link_to_a_moment_and_the_timeline(browser, tmp_path):
     path = tmp_path / "call.html"
     found = talks.call()
-    writers.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
+    store.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
     reader = Reader(browser, path, "#t=40.3")
     assert reader.position() == "00:00:40"
     assert reader.page.inner_text(".w.chosen") == "And"
@@ -1091,7 +1091,7 @@ def test_drafts_of_other_pages_are_theirs(read):
     reader.until(f"{KEPT}.length === 1")
     other = Path(reader.page.url.removeprefix("file://")).with_name("other.html")
     found = talks.call()
-    writers.save(replace(found, words=found.words[1:], utterances=found.utterances[1:]), [("html", other)])
+    store.save(replace(found, words=found.words[1:], utterances=found.utterances[1:]), [("html", other)])
     reader.page.goto(other.as_uri())
     reader.page.wait_for_selector("html[data-ready]", state="attached")
     assert "Laura" not in reader.page.inner_text("#speakers")
@@ -1160,7 +1160,7 @@ def gaps(case, toned):
         toned.findings, tracks=(replace(track, recognition=replace(track.recognition, words=kept)),)
     )
     found = assemble.redo(heard, toned.asked)
-    writers.save(found, [("json", case / "toned.json"), ("html", case / "toned.html")])
+    store.save(found, [("json", case / "toned.json"), ("html", case / "toned.html")])
     return [utterance for utterance in found.utterances if not utterance.words]
 
 
@@ -1229,7 +1229,7 @@ def test_the_page_shows_what_redo_will_make(read, case, gaps):
     for seed in range(1, 40):
         shown = reader.page.evaluate(ANY_CORRECTIONS, 7919 * seed)
         (case / "c.json").write_text(shown["file"])
-        given = redoing.from_file(saved, case / "c.json")
+        given = redoing.read_corrections(saved, case / "c.json")
         kinds |= {correction.kind for correction in given}
         found = redoing.redo(saved, more=given)
         names = {one.id: one.name for one in found.speakers}

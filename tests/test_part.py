@@ -281,7 +281,7 @@ def test_redo_of_a_part(pair, tmp_path):
     part = pair[0]
     assert findings.decode(findings.encode(part.findings), "kept").audio == part.audio
     path = tmp_path / "talk.json"
-    writers.save(part, [(Format.JSON, path)])
+    store.save(part, [(Format.JSON, path)])
     before = path.read_bytes()
     saved = redo.read(path)
     again = redo.redo(saved)
@@ -290,7 +290,7 @@ def test_redo_of_a_part(pair, tmp_path):
     assert json.loads(path.read_bytes()) | {"timing": None} == json.loads(before) | {"timing": None}
     # A correction is in times of the recording.
     speaker = next(word for word in part.words if word.speaker).speaker
-    given = redo.naming(saved, f"{speaker}=Anna")
+    given = redo.name_speaker(saved, f"{speaker}=Anna")
     assert all(START <= start < end <= END for start, end in given.speaker)
     named = redo.redo(saved, more=[given])
     assert named.name(speaker) == "Anna"

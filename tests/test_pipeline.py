@@ -35,6 +35,7 @@ from witness.recognition import recognizer
 from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
 from witness.transcript import assemble, uncorrected
+from witness.transcript.store import save
 from witness.work import produce
 
 pytestmark = pytest.mark.usefixtures("open_models")
@@ -216,7 +217,7 @@ def test_words_and_turns_do_not_depend_on_schedule_or_threads(toned, tmp_path):
     how = ("--serial", "--threads", 1, "-f", "json", "-o", "found.json", "-q")
     assert in_process(tmp_path, toned.audio.path, *options, *how).returncode == 0
     serial = json.loads((tmp_path / "found.json").read_text())
-    writers.save(toned, [("json", tmp_path / "kept.json")])
+    save(toned, [("json", tmp_path / "kept.json")])
     parallel = json.loads((tmp_path / "kept.json").read_text())
     stages = [(tmp_path / found.pop("findings")["file"]).read_bytes() for found in (serial, parallel)]
     assert stages[0] == stages[1]

@@ -34,7 +34,7 @@ def transcript(toned):
 
 @pytest.fixture
 def path(transcript, tmp_path) -> Path:
-    writers.save(transcript, [("json", tmp_path / "toned.json")])
+    store.save(transcript, [("json", tmp_path / "toned.json")])
     return tmp_path / "toned.json"
 
 
@@ -279,7 +279,7 @@ def test_a_transcript_that_was_written_without_findings_is_corrected(path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "findings": None}))
     run(path, "--name", "SPEAKER_00=Ann")
     assert document(path)["speakers"][0]["name"] == "Ann"
-    edits.name(path, files.sha256_at(path), "SPEAKER_00", "Bo")
+    edits.name_speaker(path, files.sha256_at(path), "SPEAKER_00", "Bo")
     assert document(path)["speakers"][0]["name"] == "Bo"
     assert document(path)["findings"] is None
 

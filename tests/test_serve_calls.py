@@ -32,7 +32,7 @@ def test_a_call_returns_the_types_of_its_function(worker, shelved):
     before = edits.show(shelved)
     steps = worker.call(views.saved_steps, shelved)
     assert (steps.version, steps.review) == (before.version, before.review)
-    assert worker.call(edits.name, shelved, steps.version, "SPEAKER_00", "Ann") == store.Written(
+    assert worker.call(edits.name_speaker, shelved, steps.version, "SPEAKER_00", "Ann") == store.Written(
         files.sha256_at(shelved)
     )
     assert worker.call(views.recording, shelved) == views.recording(shelved)
@@ -42,7 +42,7 @@ def test_a_call_returns_the_types_of_its_function(worker, shelved):
 
 def test_an_error_keeps_its_class_and_its_fields(worker, shelved):
     with pytest.raises(ConflictError) as raised:
-        worker.call(edits.original, shelved, "another version")
+        worker.call(edits.restore_original, shelved, "another version")
     assert raised.value.version == files.sha256_at(shelved)
     with pytest.raises(InputError, match="clean speech"):
         worker.call(views.enroll, shelved, shelved.parent / "known", "Ann", Part(0.0, 0.1))

@@ -284,7 +284,7 @@ def test_who_may_comment_adds_notes_and_nothing_else(visit, folder):
 def test_a_note_is_written_found_again_changed_and_undone(visit, desk, folder):
     other = folder / "other" / "toned.json"
     shutil.copytree(folder, other.parent)
-    edits.note(other, files.sha256_at(other), [[NOTED]])
+    edits.add_notes(other, files.sha256_at(other), [[NOTED]])
     desk.desk.library.update()
     page = visit().open()
     page.locator(".w").nth(2).click()

@@ -17,7 +17,7 @@ def desk(shelf, tmp_path_factory):
 
     def prepare(calls):
         path = calls / "one" / "toned.json"
-        edits.name(path, edits.show(path).version, store.read(path).speakers[0].id, "Ann")
+        edits.name_speaker(path, edits.show(path).version, store.read(path).speakers[0].id, "Ann")
 
     with desk_of_two(shelf, tmp_path_factory.mktemp("desk"), prepare) as desk:
         yield desk

@@ -20,7 +20,6 @@ from starlette.testclient import TestClient
 from test_convert import spoken, uttered
 from witness.child import Child
 from witness.errors import UsageError
-from witness.formats import writers
 from witness.schema import Correction, Review, Speaker, Transcript
 from witness.serve.app import application
 from witness.serve.app_state import AppState
@@ -31,6 +30,7 @@ from witness.serve.library.library import Library, id_of, walk
 from witness.serve.library.passages import passages
 from witness.serve.library.query import parse
 from witness.serve.library.search import Hit
+from witness.transcript import store
 from witness.work.manifest import Entry, Manifest
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
@@ -56,7 +56,7 @@ BUDGET = talk(
 
 def save(path: Path, transcript: Transcript = BUDGET) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    writers.save(transcript, [("json", path)], keep=False)
+    store.save(transcript, [("json", path)], keep=False)
     return path
 
 

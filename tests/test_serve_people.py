@@ -28,13 +28,13 @@ def client(desk):
 def test_all_that_a_speaker_says_alone_is_remembered(shelved):
     saved = redo.read(shelved)
     speaker = max(saved.document.speakers, key=lambda one: one.seconds).id
-    voice = voiceprints.remember(saved, "Ann", speaker)
+    voice = voiceprints.enroll_speaker(saved, "Ann", speaker)
     whole = voiceprints.prints(saved.findings, saved.turns)[speaker]
     assert voice.seconds == whole.seconds >= voices.LEAST_TO_ENROLL
     assert np.allclose(voice.vector, whole.vector)
     few = replace(saved, document=replace_turns(saved.document, speaker, 5.0))
     with pytest.raises(InputError, match="too little to know a voice by; give 10 s or more"):
-        voiceprints.remember(few, "Ann", speaker)
+        voiceprints.enroll_speaker(few, "Ann", speaker)
 
 
 def replace_turns(document, speaker: str, seconds: float):
@@ -54,7 +54,7 @@ def replace_turns(document, speaker: str, seconds: float):
     ],
 )
 def test_how_sure_it_is_is_said_in_words(score, words):
-    assert voiceprints.in_words("B", "Ann", score) == words
+    assert voiceprints.describe_match("B", "Ann", score) == words
 
 
 def test_from_a_voice_to_the_person_everywhere(client, desk):
@@ -62,7 +62,7 @@ def test_from_a_voice_to_the_person_everywhere(client, desk):
     ids = [id_of(path.relative_to(desk.folder)) for path in (one, two)]
     speaker = max(store.read(one).speakers, key=lambda speaker: speaker.seconds).id
     assert client.get(f"/t/{ids[1]}/suggestions").json() == {"speakers": {}}  # nobody is known
-    edits.name(one, edits.show(one).version, speaker, "Ann")
+    edits.name_speaker(one, edits.show(one).version, speaker, "Ann")
     kept = client.post(f"/t/{ids[0]}/voice", json={"name": "Ann", "speaker": "Ann"})
     assert kept.json()["seconds"] > 10
     desk.library.changed()

@@ -96,7 +96,7 @@ def test_nothing_moves_when_the_outline_of_the_sound_comes(visit):
 def test_notes_of_all_recordings_have_their_lines_to_themselves_on_a_telephone(visit, desk, folder):
     path = folder / "toned.json"
     note = {"kind": "note", "pieces": [[0, 9000]], "text": "Why?", "codes": ["A code of some words"]}
-    edits.note(path, files.sha256_at(path), [[note]])
+    edits.add_notes(path, files.sha256_at(path), [[note]])
     desk.desk.library.update()
     page = visit(**PHONE).page
     page.goto(f"{page.url.rstrip('/')}/notes")

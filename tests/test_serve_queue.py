@@ -506,7 +506,7 @@ def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_b
         queue.add([(given(tmp_path), "german.wav")], wish)
         wait_for(lambda: hands[-1].jobs)
         assert hands[-1].jobs["plain.wav"][0].settings.options.language is None
-    project_words.settle(tmp_path, take=["Zanzibar"])
+    project_words.decide(tmp_path, take=["Zanzibar"])
     with desk(tmp_path, chosen) as queue:
         wait_for(lambda: "plain.wav" in hands[-1].jobs)
         hands[-1].finish("plain.wav")

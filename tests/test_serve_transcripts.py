@@ -30,7 +30,7 @@ def shelf(toned, tmp_path_factory):
     shutil.copy(toned.audio.path, folder / "a b.wav")
     source = replace(toned.audio, path="elsewhere/a b.wav")
     found = replace(toned, audio=source, findings=replace(toned.findings, audio=source))
-    writers.save(found, [("json", folder / "tonéd #1.json")])
+    store.save(found, [("json", folder / "tonéd #1.json")])
     return folder
 
 

@@ -62,7 +62,7 @@ def listing(path: Path) -> list[str]:
 def named(path: Path, place: int, name: str) -> None:
     """As the desk names a speaker, after a look at what is there."""
     version = edits.show(path).version
-    edits.name(path, version, f"SPEAKER_{place:02d}", name)
+    edits.name_speaker(path, version, f"SPEAKER_{place:02d}", name)
 
 
 # --- several at once ---
@@ -98,7 +98,7 @@ def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monke
 
     def save() -> None:
         try:
-            edits.name(path, seen, "SPEAKER_01", "B")
+            edits.name_speaker(path, seen, "SPEAKER_01", "B")
         except ConflictError as error:
             refused.append(error)
 
@@ -112,7 +112,7 @@ def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monke
     assert results[0].returncode == 0
     (error,) = refused
     assert error.version == files.sha256(path.read_bytes())
-    edits.name(path, error.version, "SPEAKER_01", "B")
+    edits.name_speaker(path, error.version, "SPEAKER_01", "B")
     assert names(path) == ["A", "B", None]
 
 
@@ -209,9 +209,9 @@ def test_a_format_that_cannot_be_made_here_is_told_of(path, monkeypatch):
     monkeypatch.setattr(Format.DOCX, "about", about)
     result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
     assert result.returncode == 0
-    assert f"{sibling} is as it was, because docx needs".encode() in result.stderr
+    assert f"{sibling} is unchanged, because docx needs".encode() in result.stderr
     version = edits.show(path).version
-    assert "docx needs" in edits.name(path, version, "SPEAKER_01", "Al").left[0]
+    assert "docx needs" in edits.name_speaker(path, version, "SPEAKER_01", "Al").left[0]
     assert sibling.read_bytes() == b"old"
 
 
@@ -220,9 +220,9 @@ def test_what_a_person_changed_in_another_program_is_not_written_over(path):
     mine = text.read_text() + "and what I remember\n"
     text.write_text(mine)
     result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
-    assert f"{text} is as it was".encode() in result.stderr
+    assert f"{text} is unchanged".encode() in result.stderr
     version = edits.show(path).version
-    (line,) = edits.name(path, version, "SPEAKER_01", "Al").left
+    (line,) = edits.name_speaker(path, version, "SPEAKER_01", "Al").left
     assert "witness convert" in line
     assert text.read_text() == mine
     assert "Al" in store.sibling(path, Format.SRT).read_text()
@@ -274,7 +274,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monke
         pid = os.fork()
         if pid == 0:
             steps(monkeypatch, last)
-            edits.name(path, version, "SPEAKER_00", "A")
+            edits.name_speaker(path, version, "SPEAKER_00", "A")
             os._exit(0)
         _, status = os.waitpid(pid, 0)
         acknowledged = os.waitstatus_to_exitcode(status) == 0
@@ -283,7 +283,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monke
         seen.add(tuple(now))
         with store.opened(path):
             agree(path)
-        history = json.loads(store.history_of(path).read_bytes())
+        history = json.loads(store.history_path(path).read_bytes())
         assert history["version"] == files.sha256(path.read_bytes())
         assert len(history["steps"]) == (2 if now == after else 1)
         hidden = [".talk.history", "talk.csv", "talk.findings.npz", "talk.json", "talk.srt", "talk.txt"]
@@ -303,7 +303,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monke
 def back(path: Path) -> edits.Edit:
     """What the page saves when the last step is undone."""
     shown, saved = edits.show(path), redo.read(path)
-    kept = json.loads(store.history_of(path).read_bytes())["made"][:-1]
+    kept = json.loads(store.history_path(path).read_bytes())["made"][:-1]
     corrections = {
         "schema": "witness-corrections/1",
         "sha256": saved.findings.audio.sha256,
@@ -326,7 +326,7 @@ def test_what_is_half_written_can_be_read_by_nobody_else_and_is_swept(path, monk
     named(path, 0, "A")
     assert set(modes) == {0o700}
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(store.sibling(path, Format.TXT).stat().st_mode)
-    assert stat.S_IMODE(store.history_of(path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.history_path(path).stat().st_mode) == 0o600
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     own = atomic.scratch_name().split("-")
@@ -389,7 +389,7 @@ def test_a_process_that_is_interrupted_finishes_what_it_puts_in_place(path, monk
         return real(*args)
 
     monkeypatch.setattr(transaction, "finish", slow)
-    naming = threading.Thread(target=lambda: edits.name(path, version, "SPEAKER_00", "Zoe"))
+    naming = threading.Thread(target=lambda: edits.name_speaker(path, version, "SPEAKER_00", "Zoe"))
     naming.start()
     assert begun.wait(20)
     atomic.abandon()  # as the watcher of signals does before it ends the process
@@ -506,9 +506,9 @@ def test_a_drive_without_locks_has_a_file_for_one(path, tmp_path, monkeypatch):
 
     monkeypatch.setattr(transaction, "try_lock", refuse)
     monkeypatch.setattr(transaction, "without_locks", set())
-    (line,) = edits.name(path, edits.show(path).version, "SPEAKER_00", "A").left
+    (line,) = edits.name_speaker(path, edits.show(path).version, "SPEAKER_00", "A").left
     assert f"{path.parent} is on a drive without locks" in line
-    assert edits.name(path, edits.show(path).version, "SPEAKER_01", "C").left == ()  # it is said once
+    assert edits.name_speaker(path, edits.show(path).version, "SPEAKER_01", "C").left == ()  # it is said once
     lock = path.with_name(".talk.lock")
     assert not lock.exists()
     monkeypatch.setattr(transaction, "PATIENCE", 0.1)

@@ -20,7 +20,7 @@ import corpus
 import numpy as np
 
 from witness.diarization import voices
-from witness.formats import output_paths, page, writers
+from witness.formats import output_paths, page
 from witness.models import catalogue
 from witness.options import Layout
 from witness.schema import (
@@ -35,7 +35,7 @@ from witness.schema import (
     Word,
 )
 from witness.storage import files
-from witness.transcript import assemble
+from witness.transcript import assemble, store
 
 WINDOWS = 60
 NESTED = "[" * 100_000 + "]" * 100_000
@@ -114,7 +114,7 @@ class Papers:
         self.folder = folder
         self.json = folder / "call.json"
         made = assemble.redo(found())
-        writers.save(made, [("json", self.json)])
+        store.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
         self.findings = output_paths.beside(self.json)
         with np.load(self.findings) as archive:

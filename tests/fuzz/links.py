@@ -55,7 +55,7 @@ SIZE = 5
 def names(stem: str) -> list[str]:
     """The files that Witness writes for a transcript of that name, hidden ones last."""
     json = Path(f"{stem}.json")
-    hidden = [store.history_of(json), store.earlier_of(json), store.earlier_of(json, findings=True)]
+    hidden = [store.history_path(json), store.previous_path(json), store.previous_path(json, findings=True)]
     forms = [output_paths.name_of(stem, form) for form in Format]
     return [*forms, *(path.name for path in (output_paths.beside(json), *hidden))]
 

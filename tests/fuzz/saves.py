@@ -61,7 +61,7 @@ def desk(path: Path, place: int, called: str) -> None:
     done, version = False, edits.show(path).version
     while not done:
         try:
-            edits.name(path, version, f"SPEAKER_{place:02d}", called)
+            edits.name_speaker(path, version, f"SPEAKER_{place:02d}", called)
             done = True
         except ConflictError as error:  # noqa: PERF203
             version = error.version or edits.show(path).version
@@ -118,7 +118,7 @@ def complaints(path: Path, acknowledged: Path) -> list[str]:
         if store.sibling(path, form).read_bytes() != writers.content(found, form)
     ]
     last_by = (found.corrections[-1].name or "").split()[0] if found.corrections else "redo"
-    history = store.history_of(path)
+    history = store.history_path(path)
     if last_by != "redo":
         kept = json.loads(history.read_bytes()) if history.exists() else {}
         if kept.get("version") != files.sha256(path.read_bytes()) or not kept.get("steps"):

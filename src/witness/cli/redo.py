@@ -63,7 +63,7 @@ def redo_command(
     if (json := json_of(transcript)) != transcript:
         click.echo(f"note: the transcript is {printable(str(json))}", err=True)
         transcript = json
-    store.content(transcript)  # or it is not there at all
+    store.load(transcript)  # or it does not exist
     others = tuple(form for form in formats if form != "json" or to is not None)
     if others and to is None:
         to = f"{transcript.parent}{os.sep}"

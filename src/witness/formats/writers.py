@@ -5,44 +5,12 @@ What was said and what things are called is data: in no format can it become mar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from witness.formats import document, findings, output_paths, reading
+from witness.formats import document, reading
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
-from witness.storage import atomic, files
-
-
-def save(
-    transcript: Transcript,
-    targets: Iterable[tuple[str, Path | None]],
-    *,
-    keep: bool = True,
-    sound: Sound | None = None,
-) -> None:
-    """Write each format to its file; None is stdout.
-
-    All are written from the numbers that JSON has, so that the transcript in it gives the same bytes again.
-    Beside a JSON file (not beside a pipe) go the findings, unless `keep` is false. `sound` is for a page.
-    Raises OutputError and BrokenPipeError.
-    """
-    transcript = document.in_milliseconds(transcript)
-    contents: list[tuple[bytes, Path | None]] = []
-    voices: list[Path] = []
-    for form, path in targets:
-        link = None
-        if form == Format.JSON and keep and path and output_paths.is_regular(path) and transcript.findings:
-            found = findings.encode(transcript.findings)
-            voices.append(output_paths.beside(path))
-            contents.append((found, voices[-1]))
-            link = {"file": voices[-1].name, "sha256": files.sha256(found)}
-        if form == Format.JSON:
-            contents.append((document.encode(document.of(transcript, link)), path))
-        else:
-            contents.append((content(transcript, form, sound, path), path))
-    atomic.write_all(contents, private=voices)
 
 
 def content(

@@ -1,1 +1,1 @@
-"""What the models found -> who said what, and a person's corrections to it."""
+"""Transcripts: made of the models' results, corrected by people, and stored on disk."""

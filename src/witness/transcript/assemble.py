@@ -160,7 +160,7 @@ def make_draft(findings: Findings, asked: Bounds = Bounds()) -> uncorrected.Draf
 
 
 def speaker_bounds(asked: Bounds) -> clustering.SpeakerBounds:
-    """Return the allowed numbers of speakers. Raises UsageError if there are none."""
+    """Return the allowed numbers of speakers. Raises UsageError for contradictory options."""
     if asked.speakers is not None and (asked.min_speakers, asked.max_speakers) != (None, None):
         raise UsageError("--speakers is an exact number; leave out --min-speakers and --max-speakers")
     fewest = asked.min_speakers if asked.speakers is None else asked.speakers
@@ -449,7 +449,7 @@ def _timed_sources(words: Sequence[Word], sources: Int) -> Int:
 
 
 def _settled_count(came_from: Int) -> int:
-    """Count the first words, of (words, speakers), on which all paths agree, whatever words follow."""
+    """Count the first words that have the same speaker in all paths, whatever words follow."""
     ends = set(range(came_from.shape[1]))
     for number in range(len(came_from) - 1, -1, -1):
         if len(ends) == 1:

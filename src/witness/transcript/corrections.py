@@ -46,6 +46,15 @@ LONGEST_TEXT = 10_000
 """Maximum number of characters in a corrected text."""
 UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories that break a line. Joiners, which some scripts and emoji need, do not."""
+FIELDS = {
+    "name": ("name", "speaker"),
+    **dict.fromkeys(("merge", "move"), ("other", "speaker")),
+    **dict.fromkeys(("new", "split", "join", "note"), ("other",)),
+    **dict.fromkeys(("text", "fill"), ("other", "text")),
+    **dict.fromkeys(("start", "end"), ("at", "other")),
+}
+"""Kind of a correction -> its fields; a note may also have a text and codes."""
+OPTIONAL = ("speaker", "name", "other", "text", "codes", "at")
 ANCHORS = 10
 """Turns that identify a speaker: the longest, which another clustering is least likely to split."""
 TIE = 0.99
@@ -53,9 +62,9 @@ TIE = 0.99
 INSTANT = 0.001
 """Seconds: the resolution of the formats; spans of single words extend this far around the middle."""
 SAME = 0.5
-"""Intersection over union from which a span and an utterance are the same."""
+"""Least intersection over union of a span and an utterance that are the same."""
 INAUDIBLE = 1.5
-"""Least seconds of speech without a word that get a mark: so long is speech that is heard a second time."""
+"""Least seconds of speech without a word that get a mark: the recognizer tries these again."""
 NOT_ENGLISH = 0.5
 """Least seconds of marked speech in another language, for an English model."""
 PUNCTUATION = ".,;:!?…\"'“”‘’«»()[]。，、！？؟،¿¡"
@@ -81,21 +90,14 @@ def check(corrections: Sequence[Correction]) -> tuple[Correction, ...]:
 def _check(correction: Correction) -> Correction:
     """Return a correction that has exactly the fields of its kind. Raises ValueError, UsageError."""
     action, name, text = correction.kind, correction.name, correction.text
-    for spans, needed in (
-        (correction.speaker, action in ("name", "merge", "move")),
-        (correction.other, action != "name"),
-    ):
-        if bool(spans) != needed:
-            raise ValueError(f"the places of a {action!r} correction")
-        for start, end in spans:
-            if start > end:
-                raise ValueError(f"{start} to {end} is not a time span")
-    if (action == "name") != (name is not None) or (
-        action != "note" and (action in ("text", "fill")) != (text is not None)
-    ):
-        raise ValueError(f"the name or text of a {action!r} correction")
-    if (action in ("start", "end")) != (correction.at is not None) or (correction.codes and action != "note"):
-        raise ValueError(f"the time or the codes of a {action!r} correction")
+    fields = {field for field in OPTIONAL if getattr(correction, field) not in (None, ())}
+    if action == "note":
+        fields -= {"text", "codes"}
+    if wrong := fields.symmetric_difference(FIELDS[action]):
+        raise ValueError(f"`{min(wrong)}` of a {action!r} correction")
+    for start, end in (*correction.speaker, *correction.other):
+        if start > end:
+            raise ValueError(f"{start} to {end} is not a time span")
     codes = tuple(dict.fromkeys(map(voices.check_name, correction.codes)))
     if name is not None:
         name = voices.check_name(name)

@@ -1,13 +1,13 @@
-"""What people do to a transcript on its page, saved in place.
+"""Edits on the page of a transcript, saved in place.
 
-The page shows a base and the steps that people took on it, as a page in a file does. The base is what the
-transcript was when the first of them was taken; the steps, and those that were undone, are kept in a hidden
-file beside the JSON, so that they can be undone after a reload. What they come to is in the JSON, as after
-`witness redo --corrections`, and in every format that lies beside it. The base is kept in the history, too:
-to make it of the findings takes seconds, and they need not be there.
+The page shows a base and a person's steps on it, as a page in a file does. The base is the transcript before
+the first step; the steps, and undone ones, are kept in a hidden file beside the JSON, so that a person can
+undo them after a reload. Their result is in the JSON, as after `witness redo --corrections`, and in every
+format beside it. The history also keeps the base: making it from the findings takes seconds, and the findings
+may be missing.
 
-A version is the sha256 of the JSON: whoever saves says which version they have seen, and is refused if it is
-no longer there, no matter who changed it.
+A version is the sha256 of the JSON: each edit names the version that its author saw, and fails if another
+one has replaced that.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, corrections, project_words, redo, store, uncorrected
+from witness.transcript import assemble, project_words, redo, store, uncorrected
+from witness.transcript import corrections as correcting
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
-MOST_STEPS = redo.MOST
+MOST_STEPS = redo.LIMIT
 DRAFTS = 3
-"""Transcripts whose draft is kept in memory: 20 MB for an hour of speech."""
+"""Number of drafts in memory: 20 MB for an hour of speech."""
 
 Step = tuple[dict[str, Any], ...]
-"""What a page takes and undoes in one go, in the terms of web/editor/corrections.js."""
+"""One action of a person on a page, to undo as a whole, in the terms of web/editor/corrections.js."""
 Steps = Annotated[tuple[Step, ...], Meta(max_length=MOST_STEPS)]
 
 
@@ -50,26 +51,27 @@ class _History:
     """The hidden file beside a transcript."""
 
     page: str = ""
-    """The identity of the page of the base."""
+    """Identity of the page of the base."""
     base: redo.Corrections = ()
+    """Corrections of the base."""
     corrected: bool = False
-    """Whether a person gave some of those of the base."""
+    """A person made some of them."""
     document: Document | None = None
-    """The base; None: the findings make another one now than was shown, or an earlier version wrote this."""
+    """The base; None: the findings now make another one than the page showed, or an older version saved."""
     program: str = ""
-    """The version that makes this base of the findings."""
+    """Program version whose findings make this base."""
     made: redo.Corrections = ()
-    """What the steps come to, as the page told it."""
+    """Corrections that the page derived from the steps."""
     steps: Steps = ()
     undone: Steps = ()
     version: str = ""
-    """Of the transcript that the steps led to; of another one they say nothing."""
+    """Version of the transcript after the steps; they say nothing about any other."""
     schema: str = SCHEMA
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a page shows."""
+    """Content of a page."""
 
     base: Transcript
     version: str
@@ -77,24 +79,24 @@ class Shown:
     steps: Steps = ()
     undone: Steps = ()
     refusal: str | None = None
-    """Why nothing can be saved; None: it can."""
+    """Reason why the transcript cannot be saved; None: it can."""
     lack: str | None = None
-    """Why the speakers cannot be counted again; None: they can."""
+    """Reason why the speakers cannot be counted again; None: they can."""
     restorable: bool = True
-    """Whether the machine's version can be had again."""
+    """The machine's version can be restored."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """What a page saves."""
+    """Request of a page to save its steps."""
 
     version: str
     steps: Steps
     undone: Steps
     corrections: dict[str, Any]
-    """The document that a page in a file saves: what the steps come to."""
+    """Corrections document, as a page in a file saves it: the result of the steps."""
     review: Review | None = None
-    """How far the person has got; None: as far as before."""
+    """A person's progress; None: unchanged."""
 
 
 class _Note(msgspec.Struct, forbid_unknown_fields=True):
@@ -107,265 +109,265 @@ class _Note(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def correction(self) -> Correction:
-        other = tuple((start / 1000, end / 1000) for start, end in self.pieces)
-        return Correction(self.kind, (), other=other, text=self.text, codes=self.codes)
+        spans = tuple((start / 1000, end / 1000) for start, end in self.pieces)
+        return Correction(self.kind, (), other=spans, text=self.text, codes=self.codes)
 
 
-def read_edit(given: Any) -> Edit:
-    """What a page sent. Raises UsageError."""
+def read_edit(request: Any) -> Edit:
+    """Check the request of a page. Raises UsageError."""
     try:
-        return msgspec.convert(given, Edit)
+        return msgspec.convert(request, Edit)
     except msgspec.ValidationError as error:
-        raise UsageError(f"what the page sent cannot be saved ({error}); load the page again") from error
+        raise UsageError(
+            f"the page sent steps that cannot be saved ({error}); load the page again"
+        ) from error
 
 
 def show(path: Path) -> Shown:
-    """What the page of the JSON at `path` shows. Raises InputError if it cannot be read."""
+    """Return the content of the page of the JSON at `path`. Raises InputError for an unreadable file."""
     try:
-        saved = redo.read(path, whole=False)
+        saved = redo.read(path, with_findings=False)
     except InputError as error:
-        content = store.content(path)
-        found = store.transcript(path, store.decoded(path, content))
-        return Shown(found, files.sha256(content), found.review, refusal=str(error))
-    version, review = saved.version, saved.document.review
-    history = _history(saved)
-    restorable = not saved.lack or _machine(saved, history) is not None
-    if history is not None and (base := _shown_base(saved, history)) is not None:
-        return Shown(base, version, review, history.steps, history.undone, None, saved.lack, restorable)
-    current = store.transcript(path, saved.document)
-    return Shown(current, version, review, lack=saved.lack, restorable=restorable)
+        stored = store.load(path)
+        transcript = stored.transcript
+        return Shown(transcript, stored.version, transcript.review, refusal=str(error))
+    history = _read_history(saved)
+    base = None if history is None else _shown_base(saved, history)
+    steps, undone = (history.steps, history.undone) if history and base else ((), ())
+    return Shown(
+        base or saved.transcript,
+        saved.version,
+        saved.document.review,
+        steps,
+        undone,
+        lack=saved.lack,
+        restorable=not saved.lack or _machine_document(saved, history) is not None,
+    )
+
+
+# --- edits of one version; all raise ConflictError, InputError, OutputError ---
 
 
 def save(path: Path, edit: Edit) -> Written:
-    """Save all steps of a page in the transcript. Raises ConflictError, InputError, OutputError."""
-    with _opened(path, edit.version) as (there, saved, history):
-        history = _vouched(saved, history or _beginning(path, saved))
-        made = redo.from_page(saved, msgspec.json.encode(edit.corrections), "what the page sent")
+    """Save all steps of a page."""
+    with _opened(path, edit.version) as (opened, saved, history):
+        history = _verified(saved, history or _new_history(saved))
+        made = _from_page(saved, edit.corrections)
         history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
-        transcript = _base(saved, history, made)
-        return _write(there, saved, replace(transcript, review=edit.review or transcript.review), history)
+        transcript = _make_base(saved, history, made)
+        return _write(opened, saved, replace(transcript, review=edit.review or transcript.review), history)
 
 
-def add(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
-    """Add corrections from a page of any version; from here on, nothing before them can be undone.
-
-    Raises ConflictError, InputError, OutputError.
-    """
-    with _opened(path, version) as (there, saved, _):
-        made = redo.from_page(saved, msgspec.json.encode(corrections), "what the page sent")
-        return _write(there, saved, _more(saved, made))
+def add_corrections(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
+    """Add corrections from a page of any version, which ends the history of steps before them."""
+    with _opened(path, version) as (opened, saved, _):
+        return _write(opened, saved, _with_more(saved, _from_page(saved, corrections)))
 
 
-def name(path: Path, version: str, speaker: str, called: str) -> Written:
-    """Name the speaker of this id, a step that can be undone. Raises UsageError and what `add` raises."""
-    with _opened(path, version) as (there, saved, history):
-        made = (redo.naming(saved, f"{speaker}={called}"),)
-        history = history or _beginning(path, saved)
-        who = page.place_of(_base(saved, history), speaker)
-        if who is None:  # somebody whom a step has added
-            return _write(there, saved, _more(saved, made))
-        return _stepped(there, saved, history, made, ({"kind": "name", "who": who, "name": made[0].name},))
+def name_speaker(path: Path, version: str, speaker: str, name: str) -> Written:
+    """Name the speaker of this id, as a step. Raises UsageError."""
+    with _opened(path, version) as (opened, saved, history):
+        made = (redo.name_speaker(saved, f"{speaker}={name}"),)
+        history = history or _new_history(saved)
+        number = page.place_of(_make_base(saved, history), speaker)
+        if number is None:  # a speaker that a step added
+            return _write(opened, saved, _with_more(saved, made))
+        step = ({"kind": "name", "who": number, "name": made[0].name},)
+        return _add_steps(opened, saved, history, made, step)
 
 
-def note(path: Path, version: str, given: Any) -> Written:
-    """Add the steps of a page, which are nothing but notes. Raises UsageError and what `add` raises."""
+def add_notes(path: Path, version: str, steps: Any) -> Written:
+    """Add the steps of a page that consist only of notes. Raises UsageError."""
     try:
-        steps = msgspec.convert(given, Annotated[tuple[tuple[_Note, ...], ...], Meta(max_length=MOST_STEPS)])
-        made = corrections.check(tuple(one.correction for step in steps for one in step))
+        limited = Annotated[tuple[tuple[_Note, ...], ...], Meta(max_length=MOST_STEPS)]
+        notes = msgspec.convert(steps, limited)
+        made = correcting.check(tuple(note.correction for step in notes for note in step))
     except ValueError as error:
-        raise UsageError(f"what the page sent is not a note ({error}); load the page again") from error
-    with _opened(path, version) as (there, saved, history):
-        told: Steps = tuple(tuple(map(structs.asdict, step)) for step in steps)
-        return _stepped(there, saved, history or _beginning(path, saved), made, *told)
+        raise UsageError(f"the page sent a note that is not valid ({error}); load the page again") from error
+    with _opened(path, version) as (opened, saved, history):
+        plain: Steps = tuple(tuple(map(structs.asdict, step)) for step in notes)
+        return _add_steps(opened, saved, history or _new_history(saved), made, *plain)
 
 
-def rewrite(path: Path, version: str, heard: str, written: str, places: Collection[int]) -> Written:
-    """Write words otherwise at these places of `corrections.find_occurrences`, a step that can be undone.
-
-    Raises UsageError and what `add` raises.
-    """
-    with _opened(path, version) as (there, saved, history):
-        found = corrections.find_occurrences(store.transcript(path, saved.document), heard, written)
+def rewrite_words(path: Path, version: str, heard: str, written: str, places: Collection[int]) -> Written:
+    """Replace the occurrences of words at some `places`, as a step. Raises UsageError."""
+    with _opened(path, version) as (opened, saved, history):
+        occurrences = correcting.find_occurrences(saved.transcript, heard, written)
         chosen = frozenset(places)
-        made = tuple(one.correction for one in found if one.place in chosen)
+        made = tuple(each.correction for each in occurrences if each.place in chosen)
         if not made:
             raise UsageError(f"{heard[:40]!r} is not said at these places of {path}")
         step: Step = tuple(
             {
                 "kind": "text",
-                "text": one.text,
-                "pieces": [[round(1000 * second) for second in span] for span in one.other],
+                "text": correction.text,
+                "pieces": [[round(1000 * second) for second in span] for span in correction.other],
             }
-            for one in made
+            for correction in made
         )
-        return _stepped(there, saved, history or _beginning(path, saved), made, step)
+        return _add_steps(opened, saved, history or _new_history(saved), made, step)
 
 
-def tag(path: Path, add: Sequence[str], remove: Sequence[str]) -> Written:
-    """Sort it under some tags more and some less; all that can be undone stays so.
+def recount_speakers(path: Path, version: str, speakers: int | None) -> Written:
+    """Make the transcript with another number of speakers, None: the most likely. Raises UsageError."""
+    with _opened(path, version) as (opened, saved, _):
+        transcript = _correct(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)
+        return _write(opened, saved, transcript)
 
-    Raises UsageError for what is no tag, and what `add` raises.
+
+def restore_original(path: Path, version: str) -> Written:
+    """Drop all corrections but notes, as `witness redo --forget`.
+
+    Steps on a base without corrections can be redone.
     """
-    checked = [voices.check_name(one) for one in add]
+    with _opened(path, version) as (opened, saved, history):
+        machine = _machine_document(saved, history) if saved.lack else None
+        if machine is not None:
+            transcript = store.transcript_of(path, machine)
+        else:
+            transcript = _correct(saved, Bounds(), (), False)
+        transcript = replace(transcript, review=Review())
+        notes = redo.notes_of(saved.corrections)
+        corrections = tuple(dict.fromkeys((*transcript.corrections, *notes)))
+        noted = replace(transcript, corrections=corrections, corrected=bool(notes))
+        if history is None or history.base or page.identity(transcript) != history.page:
+            return _write(opened, saved, noted)
+        steps = tuple(step for step in history.steps if _is_note(step))
+        undone = (*history.undone, *(step for step in reversed(history.steps) if not _is_note(step)))
+        history = replace(history, corrected=False, made=notes, steps=steps, undone=undone)
+        return _write(opened, saved, noted, history)
 
-    def change(found: Transcript) -> Transcript:
-        tags = dict.fromkeys((*found.tags, *checked))
-        return replace(found, tags=tuple(sorted(tags.keys() - set(remove))))
 
-    return keep(path, change)
+# --- changes of any version; all raise InputError, OutputError ---
 
 
-def keep(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
-    """Change what is no correction: the steps stay as they are, and its files are those of its name.
+def change_tags(path: Path, add: Sequence[str], remove: Sequence[str]) -> Written:
+    """Add and remove tags, and keep the steps. Raises UsageError for an invalid tag."""
+    added = [voices.check_name(tag) for tag in add]
 
-    Raises InputError, OutputError.
-    """
-    with store.opened(path) as there:
+    def change(transcript: Transcript) -> Transcript:
+        tags = {*transcript.tags, *added} - set(remove)
+        return replace(transcript, tags=tuple(sorted(tags)))
+
+    return update(path, change)
+
+
+def update(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
+    """Change fields other than corrections, keep the steps, and link the findings by their current name."""
+    with store.opened(path) as opened:
         saved = redo.read(path)
-        transcript = document.in_milliseconds(change(store.transcript(path, saved.document)))
+        transcript = document.in_milliseconds(change(saved.transcript))
         if saved.document.findings is not None and output_paths.beside(path).is_file():
             link = structs.replace(saved.document.findings, file=output_paths.beside(path).name)
             saved = replace(saved, document=structs.replace(saved.document, findings=link))
-        return _write(there, saved, transcript, _history(saved) or _History())
+        return _write(opened, saved, transcript, _read_history(saved) or _History())
 
 
-def recount(path: Path, version: str, speakers: int | None) -> Written:
-    """The transcript with so many speakers, None: as many as there seem to be; corrections are kept.
-
-    Raises ConflictError, InputError, UsageError, OutputError.
-    """
-    with _opened(path, version) as (there, saved, _):
-        transcript = _corrected(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)
-        return _write(there, saved, transcript)
-
-
-def original(path: Path, version: str) -> Written:
-    """The transcript without any correction but notes, as after `witness redo --forget`.
-
-    Steps on a base without corrections can be redone. Raises ConflictError, InputError, OutputError.
-    """
-    with _opened(path, version) as (there, saved, history):
-        machine = _machine(saved, history) if saved.lack else None
-        if machine is not None:
-            transcript = store.transcript(path, machine)
-        else:
-            transcript = _corrected(saved, Bounds(), (), False)
-        transcript = replace(transcript, review=Review())
-        notes = redo.notes(saved.corrections)
-        given = dict.fromkeys((*transcript.corrections, *notes))
-        noted = replace(transcript, corrections=tuple(given), corrected=bool(notes))
-        if history is None or history.base or page.identity(transcript) != history.page:
-            return _write(there, saved, noted)
-        steps = tuple(step for step in history.steps if _is_note(step))
-        undone = (*history.undone, *(step for step in reversed(history.steps) if not _is_note(step)))
-        kept = replace(history, corrected=False, made=notes, steps=steps, undone=undone)
-        return _write(there, saved, noted, kept)
-
-
-def _is_note(step: Step) -> bool:
-    return all(one["kind"] == "note" for one in step)
-
-
-# --- reading ---
+# --- the history ---
 
 
 @contextmanager
 def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved, _History | None]]:
-    """The transcript of this version, for nobody else meanwhile, and its history, if that holds any.
+    """Lock this version of the transcript, and read it and its usable history.
 
     Raises ConflictError, InputError, OutputError.
     """
-    with store.opened(path) as there:
-        there.expect(version)
+    with store.opened(path) as opened:
+        opened.expect(version)
         saved = redo.read(path)
-        yield there, saved, _whole_history(saved)
+        history = _read_history(saved)
+        if saved.lack and history is not None and history.document is not None:
+            try:
+                store.transcript_of(saved.path, history.document)
+            except InputError:  # its base is damaged
+                history = None
+        yield opened, saved, history
 
 
-def _beginning(path: Path, saved: redo.Saved) -> _History:
-    """A history in which nothing has happened yet."""
-    shown = store.transcript(path, saved.document)
-    return _History(page.identity(shown), saved.corrections, saved.corrected, saved.document)
+def _new_history(saved: redo.Saved) -> _History:
+    return _History(page.identity(saved.transcript), saved.corrections, saved.corrected, saved.document)
 
 
-def _vouched(saved: redo.Saved, history: _History) -> _History:
-    """With the base only if this version makes it of the findings: else the page would show another."""
+def _read_history(saved: redo.Saved) -> _History | None:
+    """Read the steps that led to this version; None: none, or unreadable."""
+    try:
+        history = decode.from_json(files.read(store.history_path(saved.path)), _History)
+        correcting.check((*history.base, *history.made))
+    except (OSError, ValueError):
+        return None
+    is_current = history.schema == SCHEMA and history.version == saved.version
+    has_base = history.document is not None or not saved.lack
+    return history if is_current and has_base and (history.steps or history.undone) else None
+
+
+def _verified(saved: redo.Saved, history: _History) -> _History:
+    """Keep the base only if this program version makes it of the findings; else a page would differ."""
     if saved.lack or history.program == __version__:
         return history
-    base = _base(saved, history)
+    base = _make_base(saved, history)
     same = page.identity(base) == history.page
     return replace(history, document=document.of(base) if same else None, program=__version__)
 
 
-def _history(saved: redo.Saved) -> _History | None:
-    """The steps that led to this version; None: nobody knows of any."""
-    try:
-        found = decode.from_json(files.read(store.history_of(saved.path)), _History)
-        corrections.check((*found.base, *found.made))
-    except (OSError, ValueError):
-        return None
-    of_this = found.schema == SCHEMA and found.version == saved.version
-    based = found.document is not None or not saved.lack
-    return found if of_this and based and (found.steps or found.undone) else None
-
-
-def _whole_history(saved: redo.Saved) -> _History | None:
-    """As `_history`; None if its base is needed and damaged, too."""
-    history = _history(saved)
-    if saved.lack and history is not None and history.document is not None:
-        try:
-            store.transcript(saved.path, history.document)
-        except InputError:
-            return None
-    return history
-
-
 def _shown_base(saved: redo.Saved, history: _History) -> Transcript | None:
-    """The base that the steps were taken on; None: it cannot be had anymore."""
+    """Return the base of the steps; None: it can no longer be made."""
     try:
         if history.document is not None and (saved.lack or history.program == __version__):
-            base = redo.kept(saved, store.transcript(saved.path, history.document))
+            base = redo.with_metadata(saved, store.transcript_of(saved.path, history.document))
         else:
-            base = _base(redo.read(saved.path), history)
+            base = _make_base(redo.read(saved.path), history)
     except InputError:
         return None
     return base if page.identity(base) == history.page else None
 
 
-def _base(saved: redo.Saved, history: _History, made: redo.Corrections = ()) -> Transcript:
-    """The base of the steps, or what they come to, as in JSON. Raises InputError."""
-    if saved.lack and history.document is not None:
-        return _amended(saved, history.document, made)
-    given = redo.together(replace(saved, corrections=history.base), made)
-    return _corrected(saved, saved.asked, given, history.corrected or bool(made))
-
-
-def _more(saved: redo.Saved, made: redo.Corrections) -> Transcript:
-    """The transcript with `made` on top of it, as in JSON. Raises InputError."""
-    if saved.lack:
-        return _amended(saved, saved.document, made)
-    return _corrected(saved, saved.asked, redo.together(saved, made), True)
-
-
-def _machine(saved: redo.Saved, history: _History | None) -> Document | None:
-    """The document as the machine made it, if it can be had without the findings."""
+def _machine_document(saved: redo.Saved, history: _History | None) -> Document | None:
+    """Return the document without a person's corrections, if it exists without the findings."""
     if history is not None and history.document is not None and not history.corrected:
         return history.document
     return None if saved.corrected else saved.document
 
 
-def _amended(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
-    found = redo.amended(saved, base, made) if made else store.transcript(saved.path, base)
-    return document.in_milliseconds(redo.kept(saved, found))
+def _is_note(step: Step) -> bool:
+    return all(action["kind"] == "note" for action in step)
+
+
+# --- transcripts, with the rounded numbers of JSON; all raise InputError ---
+
+
+def _from_page(saved: redo.Saved, corrections: Mapping[str, Any]) -> redo.Corrections:
+    return redo.parse_corrections(saved, msgspec.json.encode(corrections), "the page's request")
+
+
+def _make_base(saved: redo.Saved, history: _History, made: redo.Corrections = ()) -> Transcript:
+    """Make the base of the steps, or the result of the steps (`made`)."""
+    if saved.lack and history.document is not None:
+        return _amend(saved, history.document, made)
+    corrections = redo.combine(replace(saved, corrections=history.base), made)
+    return _correct(saved, saved.asked, corrections, history.corrected or bool(made))
+
+
+def _with_more(saved: redo.Saved, made: redo.Corrections) -> Transcript:
+    """Make the transcript with more corrections."""
+    if saved.lack:
+        return _amend(saved, saved.document, made)
+    return _correct(saved, saved.asked, redo.combine(saved, made), True)
+
+
+def _amend(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
+    transcript = redo.amend(saved, base, made) if made else store.transcript_of(saved.path, base)
+    return document.in_milliseconds(redo.with_metadata(saved, transcript))
 
 
 _drafts: OrderedDict[tuple[str, Bounds], uncorrected.Draft] = OrderedDict()
 
 
-def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], corrected: bool) -> Transcript:
-    """The transcript with exactly these corrections, as in JSON; `corrected`: a person gave some of them.
+def _correct(
+    saved: redo.Saved, asked: Bounds, corrections: Sequence[Correction], corrected: bool
+) -> Transcript:
+    """Make the transcript with exactly these corrections; `corrected`: a person made some of them.
 
-    Clustering takes most of the time, and is done once for all corrections that follow each other.
-    Raises UsageError, and InputError without the findings.
+    Clustering takes most of the time, and happens once for a sequence of edits. Raises UsageError.
     """
     begun = time.perf_counter()
     findings, link = saved.findings, saved.link
@@ -375,31 +377,35 @@ def _corrected(saved: redo.Saved, asked: Bounds, given: Sequence[Correction], co
         while len(_drafts) > DRAFTS:
             _drafts.popitem(last=False)
     _drafts.move_to_end(key)
-    transcript = uncorrected.apply(_drafts[key], given)
+    transcript = redo.with_metadata(saved, uncorrected.apply(_drafts[key], corrections))
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
-    return document.in_milliseconds(replace(redo.kept(saved, transcript), timing=timing, corrected=corrected))
+    return document.in_milliseconds(replace(transcript, timing=timing, corrected=corrected))
 
 
-def _stepped(
-    there: store.Store, saved: redo.Saved, history: _History, made: redo.Corrections, *more: Step
+# --- writing ---
+
+
+def _add_steps(
+    opened: store.Store, saved: redo.Saved, history: _History, made: redo.Corrections, *more: Step
 ) -> Written:
-    """Write the transcript with `made` on top of it, as steps that its page can undo."""
-    steps = (*history.steps, *more)
-    history = _vouched(saved, history)
-    kept = replace(history, made=(*history.made, *made), steps=steps, undone=())
-    return _write(there, saved, _more(saved, made), kept)
+    """Write the transcript with more corrections, as steps that its page can undo."""
+    history = _verified(saved, history)
+    history = replace(history, made=(*history.made, *made), steps=(*history.steps, *more), undone=())
+    return _write(opened, saved, _with_more(saved, made), history)
 
 
 def _write(
-    there: store.Store, saved: redo.Saved, transcript: Transcript, history: _History = _History()
+    opened: store.Store, saved: redo.Saved, transcript: Transcript, history: _History = _History()
 ) -> Written:
-    """Write the JSON, the formats beside it and the history, all or nothing. Raises OutputError."""
+    """Write the JSON, the formats beside it and the history in one transaction. Raises OutputError."""
 
-    def of_version(version: str) -> dict[str, bytes]:
-        return {store.history_of(saved.path).name: msgspec.json.encode(replace(history, version=version))}
+    def hidden_of(version: str) -> dict[str, bytes]:
+        content = msgspec.json.encode(replace(history, version=version))
+        return {store.history_path(saved.path).name: content}
 
-    written = there.write(transcript, saved.link or None, hidden=of_version)
-    if saved.found is not None:
+    written = opened.write(transcript, saved.link or None, hidden=hidden_of)
+    if saved.loaded is not None:
         with suppress(InputError, OutputError):  # it only helps later recordings
-            project_words.remember(saved.path, project_words.pairs(saved.found, transcript.corrections))
+            pairs = project_words.corrected_pairs(saved.loaded, transcript.corrections)
+            project_words.remember(saved.path, pairs)
     return written

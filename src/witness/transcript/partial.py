@@ -40,7 +40,7 @@ def final_part(
     enrolled: Known | None = None,
     rules: Sequence[tuple[str, str]] = (),
 ) -> Transcript:
-    """Return the transcript of the final utterances, with which the complete transcript begins.
+    """Return a transcript of the final utterances, the first ones of the complete transcript.
 
     Its words are those of its utterances; the speakers and turns are those of the whole recording.
     """

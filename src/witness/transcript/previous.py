@@ -1,11 +1,10 @@
-"""The transcript that a new one of the same recording has taken the place of: kept whole, beside it.
+"""The transcript before a new one of the same recording, kept whole beside it.
 
-`.NAME.earlier` holds the earlier JSON, the steps that were taken on it, and where the two differ;
-`.NAME.earlier.npz` its findings. Both are written in one act with the new transcript, and `swap` exchanges
-the two as often as a person likes.
+`.NAME.earlier` holds the previous JSON, its edits, and the differences; `.NAME.earlier.npz` its findings.
+Both are written in one transaction with the new transcript, and `swap` exchanges the two at any time.
 
-There is one of them. Before another one takes its place, it becomes a transcript of its own,
-`NAME.earlier.json`, if a person did something to it that is not in the one that followed.
+Only one is kept. Before another one takes its place, it becomes a transcript of its own, `NAME.earlier.json`,
+if it contains a person's work that its successor lacks.
 """
 
 from __future__ import annotations
@@ -25,130 +24,137 @@ from witness.schema import Sound, Transcript
 from witness.storage import decode, files
 from witness.transcript import reapply, redo, store
 from witness.transcript.reapply import Deviation
+from witness.transcript.store import StoredJson, Written
 
 SCHEMA = "witness-earlier/1"
 
 
-class EarlierTranscript(Struct, frozen=True):
+class PreviousTranscript(Struct, frozen=True):
     """The hidden file."""
 
     document: msgspec.Raw
-    """The JSON, as it was."""
+    """The JSON, unchanged."""
     history: msgspec.Raw = msgspec.Raw(b"null")
-    """As `edits` keeps it."""
+    """The hidden file of `edits`."""
     findings: bool = False
-    """Whether its findings lie beside it."""
+    """Its findings lie beside it."""
     kept: int = 0
-    """Corrections and notes that found their place in the new transcript."""
+    """Corrections and notes that apply to the new transcript."""
     differences: tuple[Deviation, ...] = ()
     seen: bool = False
-    """A person has looked through them."""
+    """A person has looked through the differences."""
     whole: bool = False
-    """All that a person did to it is in the one that took its place."""
+    """Its successor contains all of a person's work."""
     schema: str = SCHEMA
+
+
+def read(path: Path) -> PreviousTranscript | None:
+    """Read the transcript before the one at `path`; None: missing or unreadable."""
+    try:
+        previous = decode.from_json(files.read(store.previous_path(path)), PreviousTranscript)
+    except (OSError, ValueError):
+        return None
+    return previous if previous.schema == SCHEMA else None
 
 
 def replace_with(
     path: Path, fresh: Transcript, *, also: Collection[str] = (), sound: Sound | None = None
 ) -> tuple[str, ...]:
-    """Have a new transcript, from the models, in the place of the one at `path`, with all that a person did.
+    """Replace the transcript at `path` by a new one from the models, and reapply a person's work to it.
 
-    Returns what `Written.left` has. Raises ConflictError if that one is of another recording, InputError if
-    it cannot be read, OutputError; then nothing has changed.
+    Returns `Written.left`. Raises ConflictError for another recording, InputError if the old transcript is
+    unreadable, OutputError; each without any change.
     """
     assert fresh.findings is not None  # noqa: S101 - it comes from the models
-    with store.opened(path) as there:
+    with store.opened(path) as opened:
         before = redo.read(path)
         if before.document.audio.sha256 != fresh.audio.sha256:
             raise ConflictError(
                 f"{path.name}: is of another recording, or that was changed; move it away, then try again"
             )
-        carried = reapply.carry(before, fresh)
+        result = reapply.reapply(before, fresh)
         voices = findings.encode(fresh.findings)
         link = {"file": output_paths.beside(path).name, "sha256": files.sha256(voices)}
-        told = _set_free(before)
-        hidden = _kept(before, carried.kept, carried.differences, whole=carried.whole)
-        found = carried.transcript
-        written = there.write(found, link, also=also, sound=sound, voices=voices, hidden=lambda _: hidden)
-    return (*told, *written.left)
+        messages = _release(before)
+        hidden = _hidden_files(before, result.kept, result.differences, whole=result.whole)
+        written = opened.write(
+            result.transcript, link, also=also, sound=sound, voices=voices, hidden=lambda _: hidden
+        )
+    return (*messages, *written.left)
 
 
-def _set_free(now: redo.Saved) -> tuple[str, ...]:
-    """Make a transcript of its own of the one before `now`, if what a person did would be lost with it.
-
-    Returns a line that says so. Raises InputError, OutputError.
-    """
-    found = read(now.path)
-    head = None if found is None else document.summary(bytes(found.document))
-    if found is None or found.whole or head is None or not head.holds_corrections:
-        return ()
-    place = store.free(now.path, "earlier")
-    with store.opened(place) as there:
-        _restore(there, now, found)
-    return (f"{place} is the transcript before the last two: not all of its corrections are in those",)
-
-
-def read(path: Path) -> EarlierTranscript | None:
-    """What was there before the transcript at `path`; None: nothing that is known."""
-    try:
-        found = decode.from_json(files.read(store.earlier_of(path)), EarlierTranscript)
-    except (OSError, ValueError):
-        return None
-    return found if found.schema == SCHEMA else None
-
-
-def swap(path: Path, version: str) -> store.Written:
-    """Exchange the transcript with the earlier one, which takes its place with all its steps.
+def swap(path: Path, version: str) -> Written:
+    """Exchange the transcript with the previous one, including its edits.
 
     Raises ConflictError, InputError, OutputError.
     """
-    with store.opened(path) as there:
-        there.expect(version)
-        found = read(path)
-        if found is None:
+    with store.opened(path) as opened:
+        opened.expect(version)
+        previous = read(path)
+        if previous is None:
             raise InputError(f"{path.name}: there is no earlier transcript anymore")
-        now = redo.read(path)
-        exchanged = tuple(_exchanged(one) for one in found.differences if one.kind == "words")
-        kept = _kept(now, 0, exchanged, seen=True)
-        return _restore(there, now, found, kept)
+        current = redo.read(path)
+        differences = tuple(
+            replace(each, before=each.now, now=each.before, pieces=())
+            for each in previous.differences
+            if each.kind == "words"
+        )
+        return _restore(opened, current, previous, _hidden_files(current, 0, differences, seen=True))
+
+
+def mark_seen(path: Path, version: str) -> Written:
+    """Note that a person has seen all differences. Raises ConflictError, InputError, OutputError."""
+    with store.opened(path) as opened:
+        opened.expect(version)
+        previous = read(path)
+        if previous is not None:
+            content = msgspec.json.encode(structs.replace(previous, seen=True))
+            opened.write_hidden({store.previous_path(path).name: content})
+        return Written(version)
+
+
+def _release(current: redo.Saved) -> tuple[str, ...]:
+    """Turn the transcript before `current` into one of its own, if a person's work would be lost with it.
+
+    Returns a line about that. Raises InputError, OutputError.
+    """
+    previous = read(current.path)
+    head = None if previous is None else document.summary(bytes(previous.document))
+    if previous is None or previous.whole or head is None or not head.holds_corrections:
+        return ()
+    free = store.free_path(current.path, "earlier")
+    with store.opened(free) as opened:
+        _restore(opened, current, previous)
+    return (f"{free} is the transcript before the last two: not all of its corrections are in those",)
 
 
 def _restore(
-    there: store.Store, now: redo.Saved, found: EarlierTranscript, kept: Mapping[str, bytes] = {}
-) -> store.Written:
-    """Write `found`, the transcript before `now`, with findings and steps, and hidden files with it.
+    opened: store.Store, current: redo.Saved, previous: PreviousTranscript, hidden: Mapping[str, bytes] = {}
+) -> Written:
+    """Write the transcript before `current` with its findings and edits, and `hidden` files with it.
 
-    The recording may have been moved meanwhile. Raises InputError, OutputError.
+    The recording keeps its current path. Raises InputError, OutputError.
     """
-    back = store.decoded(now.path, bytes(found.document))
-    voices = link = None
-    if back.findings is not None and found.findings:
+    stored = StoredJson(current.path, bytes(previous.document))
+    link = stored.document.findings
+    voices = renamed_link = None
+    if link is not None and previous.findings:
         with suppress(OSError):
-            voices = files.read(store.earlier_of(now.path, findings=True))
-            link = {**structs.asdict(back.findings), "file": output_paths.beside(there.path).name}
-    audio = replace(back.audio, path=now.document.audio.path)
-    transcript = document.in_milliseconds(replace(store.transcript(now.path, back), audio=audio))
-    steps: dict[str, Any] = msgspec.json.decode(found.history) or {}
+            voices = files.read(store.previous_path(current.path, findings=True))
+            renamed_link = {**structs.asdict(link), "file": output_paths.beside(opened.path).name}
+    transcript = stored.transcript
+    audio = replace(transcript.audio, path=current.document.audio.path)
+    history: dict[str, Any] = msgspec.json.decode(previous.history) or {}
 
-    def hidden(version: str) -> dict[str, bytes]:
-        name = store.history_of(there.path).name
-        return {**kept, name: msgspec.json.encode({**steps, "version": version})}
+    def hidden_of(version: str) -> dict[str, bytes]:
+        name = store.history_path(opened.path).name
+        return {**hidden, name: msgspec.json.encode({**history, "version": version})}
 
-    return there.write(transcript, link, voices=voices, hidden=hidden)
-
-
-def look_through(path: Path, version: str) -> store.Written:
-    """A person has seen all differences; they are kept. Raises ConflictError, InputError, OutputError."""
-    with store.opened(path) as there:
-        there.expect(version)
-        found = read(path)
-        if found is not None:
-            name = store.earlier_of(path).name
-            there.keep({name: msgspec.json.encode(structs.replace(found, seen=True))})
-        return store.Written(version)
+    transcript = document.in_milliseconds(replace(transcript, audio=audio))
+    return opened.write(transcript, renamed_link, voices=voices, hidden=hidden_of)
 
 
-def _kept(
+def _hidden_files(
     before: redo.Saved,
     kept: int,
     differences: tuple[Deviation, ...],
@@ -156,17 +162,17 @@ def _kept(
     seen: bool = False,
     whole: bool = False,
 ) -> dict[str, bytes]:
-    """The hidden files of the transcript that is there now."""
+    """Return the files that keep the transcript `before`, by name."""
     path = before.path
     voices = None
-    if before.found is not None:
+    if before.loaded is not None:
         with suppress(OSError):
-            voices = files.read(redo.findings_of(before))
+            voices = files.read(redo.findings_path(before))
     history = b"null"
     with suppress(OSError, ValueError):
-        history = files.read(store.history_of(path))
+        history = files.read(store.history_path(path))
         msgspec.json.decode(history)
-    earlier = EarlierTranscript(
+    previous = PreviousTranscript(
         msgspec.Raw(files.read(path)),
         msgspec.Raw(history),
         findings=voices is not None,
@@ -175,11 +181,7 @@ def _kept(
         seen=seen,
         whole=whole,
     )
-    hidden = {store.earlier_of(path).name: msgspec.json.encode(earlier)}
+    hidden = {store.previous_path(path).name: msgspec.json.encode(previous)}
     if voices is not None:
-        hidden[store.earlier_of(path, findings=True).name] = voices
+        hidden[store.previous_path(path, findings=True).name] = voices
     return hidden
-
-
-def _exchanged(one: Deviation) -> Deviation:
-    return replace(one, before=one.now, now=one.before, pieces=())

@@ -1,8 +1,8 @@
-"""The names and terms of a folder: what people write there again and again in place of what was heard.
+"""Names and terms of a folder: words that people write there again and again as corrections.
 
-`.witness-words` in the folder says which words were corrected in which transcript, as of its last save, and
-which of them a person has made vocabulary of the folder, or not. Later recordings of that folder, and of
-those below it, are transcribed with that vocabulary.
+`.witness-words` in the folder lists the corrected words of each transcript, as of its last save, and the
+words that a person accepted as vocabulary or declined. Later recordings in that folder, and below it, are
+transcribed with that vocabulary.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from witness.transcript.corrections import PUNCTUATION
 
 NAME = ".witness-words"
 OFTEN = 3
-"""Corrections of the same kind after which their word is offered."""
+"""Equal corrections after which their word is offered."""
 LONGEST = 60
-"""Characters of what may be a name or a term; a recognizer has room for few."""
+"""Characters of the longest name or term; a recognizer takes few."""
 SCHEMA = "witness-words/1"
 
 Pair = tuple[str, str]
-"""What was heard, and what a person wrote in its place."""
+"""Recognized text, and a person's text."""
 
 
 class ProjectWords(Struct, frozen=True):
@@ -37,119 +37,118 @@ class ProjectWords(Struct, frozen=True):
 
     vocabulary: tuple[str, ...] = ()
     declined: tuple[str, ...] = ()
-    """What shall not be offered again."""
+    """Words that are not offered again."""
     corrected: dict[str, tuple[Pair, ...]] = {}
-    """By the name of the transcript."""
+    """Corrections by name of the transcript."""
     schema: str = SCHEMA
 
 
 class Offer(Struct, frozen=True):
-    """A word that people have written often."""
+    """A frequent correction."""
 
     heard: str
     written: str
     times: int
 
 
-def pairs(found: Findings, given: Sequence[Correction]) -> tuple[Pair, ...]:
-    """What was heard and what was written, of the corrections of a transcript with these findings."""
-    written: dict[tuple[int, tuple[int, ...]], Pair] = {}
-    for number, track in enumerate(found.tracks):
+def corrected_pairs(findings: Findings, corrections: Sequence[Correction]) -> tuple[Pair, ...]:
+    """Return the recognized and the corrected texts of a transcript with these findings."""
+    begin = findings.audio.transcribed.start
+    pairs: dict[tuple[int, tuple[int, ...]], Pair] = {}
+    for track_number, track in enumerate(findings.tracks):
         words = track.recognition.words if track.recognition is not None else ()
-        places = WordIndex(words)
-        for one in given:
-            if one.kind != "text":
+        index = WordIndex(words)
+        for correction in corrections:
+            if correction.kind != "text":
                 continue
-            begin = found.audio.transcribed.start
-            there = places.within(tuple((start - begin, end - begin) for start, end in one.other)).tolist()
-            heard = _bare("".join(words[n].text for n in there))
-            if there:  # of several corrections of the same words the last one counts
-                written[number, tuple(there)] = heard.casefold(), _bare(one.text or "")
-    return tuple(sorted(pair for pair in written.values() if _is_term(*pair)))
+            spans = tuple((start - begin, end - begin) for start, end in correction.other)
+            numbers = index.within(spans).tolist()
+            recognized = _without_signs("".join(words[number].text for number in numbers))
+            if numbers:  # the last of several corrections of the same words counts
+                corrected = _without_signs(correction.text or "")
+                pairs[track_number, tuple(numbers)] = recognized.casefold(), corrected
+    return tuple(sorted(pair for pair in pairs.values() if _is_term(*pair)))
 
 
-def remember(path: Path, found: Sequence[Pair]) -> None:
-    """Note what was corrected in the transcript at `path`, in place of what was noted before.
-
-    Raises InputError, OutputError.
-    """
-    before, name = read(path.parent), store.name(path)
-    if before.corrected.get(name, ()) == tuple(found):
+def remember(path: Path, pairs: Sequence[Pair]) -> None:
+    """Replace the corrections of the transcript at `path` in the file. Raises InputError, OutputError."""
+    name = store.base_name(path)
+    if read(path.parent).corrected.get(name, ()) == tuple(pairs):
         return
     with transaction.alone(path.parent, NAME[1:]):
-        before = read(path.parent)
-        corrected = {**before.corrected, name: tuple(found)}
-        if not found:
+        words = read(path.parent)
+        corrected = {**words.corrected, name: tuple(pairs)}
+        if not pairs:
             del corrected[name]
-        _write(path.parent, structs.replace(before, corrected=corrected))
+        _write(path.parent, structs.replace(words, corrected=corrected))
 
 
 def read(folder: Path) -> ProjectWords:
-    """What is known of a folder. Raises InputError if it cannot be read."""
-    place = folder / NAME
+    """Read the file of a folder; empty without one. Raises InputError."""
+    path = folder / NAME
     try:
-        found = decode.from_json(files.read(place), ProjectWords)
+        words = decode.from_json(files.read(path), ProjectWords)
     except FileNotFoundError:
         return ProjectWords()
     except (OSError, ValueError) as error:
-        raise InputError(f"{place} is damaged ({error}); move it away") from error
-    if found.schema != SCHEMA:
-        raise InputError(f"{place} is of another version of Witness; move it away")
-    return found
+        raise InputError(f"{path} is damaged ({error}); move it away") from error
+    if words.schema != SCHEMA:
+        raise InputError(f"{path} is of another version of Witness; move it away")
+    return words
 
 
 def offers(folder: Path) -> list[Offer]:
-    """The words to offer, the most frequent first. Raises InputError."""
-    found = read(folder)
-    there = [pairs for name, pairs in found.corrected.items() if (folder / f"{name}.json").is_file()]
-    times = Counter(pair for pairs in there for pair in pairs)
-    settled = {one.casefold() for one in (*found.vocabulary, *found.declined)}
+    """Return the words to offer, the most frequent first. Raises InputError."""
+    words = read(folder)
+    existing = [pairs for name, pairs in words.corrected.items() if (folder / f"{name}.json").is_file()]
+    times = Counter(pair for pairs in existing for pair in pairs)
+    decided = {word.casefold() for word in (*words.vocabulary, *words.declined)}
     return [
-        Offer(heard, written, count)
-        for (heard, written), count in times.most_common()
-        if count >= OFTEN and written.casefold() not in settled
+        Offer(recognized, corrected, count)
+        for (recognized, corrected), count in times.most_common()
+        if count >= OFTEN and corrected.casefold() not in decided
     ]
 
 
-def settle(folder: Path, *, take: Sequence[str] = (), drop: Sequence[str] = ()) -> ProjectWords:
-    """Make words vocabulary of the folder, or have them not, nor offered again.
+def decide(folder: Path, *, take: Sequence[str] = (), drop: Sequence[str] = ()) -> ProjectWords:
+    """Take words into the vocabulary of the folder, and drop or decline others.
 
     Raises InputError, OutputError.
     """
     with transaction.alone(folder, NAME[1:]):
         before = read(folder)
-        vocabulary = [one for one in before.vocabulary if one not in drop]
-        declined = [one for one in before.declined if one not in take]
-        found = structs.replace(
+        vocabulary = [word for word in before.vocabulary if word not in drop]
+        declined = [word for word in before.declined if word not in take]
+        words = structs.replace(
             before,
             vocabulary=tuple(dict.fromkeys((*vocabulary, *take))),
             declined=tuple(dict.fromkeys((*declined, *drop))),
         )
-        _write(folder, found)
-    return found
+        _write(folder, words)
+    return words
 
 
 def vocabulary(folder: Path, root: Path) -> tuple[str, ...]:
-    """That of a folder and of those above it, up to `root`. Raises InputError."""
+    """Return the vocabulary of a folder and of those above it, up to `root`. Raises InputError."""
     terms: dict[str, None] = {}
-    for one in (folder, *folder.parents):
-        terms |= dict.fromkeys(read(one).vocabulary)
-        if one == root:
+    for each in (folder, *folder.parents):
+        terms |= dict.fromkeys(read(each).vocabulary)
+        if each == root:
             break
     return tuple(terms)
 
 
-def _write(folder: Path, found: ProjectWords) -> None:
+def _write(folder: Path, words: ProjectWords) -> None:
     try:
-        atomic.replace(msgspec.json.format(msgspec.json.encode(found), indent=1), folder / NAME)
+        atomic.replace(msgspec.json.format(msgspec.json.encode(words), indent=1), folder / NAME)
     except OSError as error:
         raise OutputError(f"{folder / NAME}: cannot be written ({error.strerror})") from error
 
 
-def _bare(text: str) -> str:
+def _without_signs(text: str) -> str:
     return without_commands(text).strip(f"{PUNCTUATION} ")
 
 
-def _is_term(heard: str, written: str) -> bool:
-    """Whether it is another word, and may be one that a recognizer does not know."""
-    return bool(heard) and 1 < len(written) <= LONGEST and heard != written.casefold()
+def _is_term(recognized: str, corrected: str) -> bool:
+    """Return True for a different word that a recognizer may not know."""
+    return bool(recognized) and 1 < len(corrected) <= LONGEST and recognized != corrected.casefold()

@@ -1,72 +1,72 @@
-"""What a person did to a transcript, carried to a new one of the same recording.
+"""A person's work on a transcript, reapplied to a new one of the same recording.
 
-Corrections are tied to words. Where the new words are the old ones, each goes to them; where they are others,
-what a person wrote stays in their place, and what nobody corrected is as it is heard now. Every place where
-the two transcripts differ is told, so that a person can choose otherwise.
+Corrections refer to words. Where the new words are the old ones, each moves to them; where they differ, a
+person's text stays, and everything else follows the new recognition. All differences are listed, so that a
+person can choose otherwise.
 """
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from witness.errors import UsageError
 from witness.formats import document, notes
 from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
-from witness.transcript import assemble, redo, store, uncorrected
-from witness.transcript.corrections import INSTANT, PUNCTUATION
+from witness.transcript import assemble, redo, uncorrected
+from witness.transcript.corrections import PUNCTUATION, word_spans
 
 PIECE = 60
-"""Most words that are compared at a time: the work grows with the square of it."""
+"""Most words that are compared at a time: the work grows with its square."""
 SLACK = 0.15
-"""Seconds by which two recognizers may differ about when the same word is said."""
+"""Difference in seconds that two recognizers may have about the time of a word."""
 REACH = 2.0
-"""Seconds around words that are not there in which something else may stand for them."""
+"""Seconds around missing words that may contain their replacement."""
 MOST_PIECES = 100
-"""Words of a difference that a page can write otherwise; more are shown as another text."""
+"""Most words of a difference that a page can rewrite; it shows longer ones as text."""
 
 Kind = Literal["words", "kept", "name", "place"]
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """A place where the new transcript is not what the earlier one was."""
+    """A difference between the new transcript and the earlier one."""
 
     kind: Kind
-    """"words": something else is heard now; "kept": a person's words stand although something else is heard;
-    "name": a name that nobody has anymore; "place": the words that something was tied to are not there."""
+    """"words": the words changed; "kept": a person's text stays over changed words; "name": a name without a
+    speaker; "place": a correction without its words."""
     start: float
     end: float
     before: str
     now: str
-    """What is heard now."""
+    """Newly recognized text."""
     yours: bool
-    """A person has corrected or noted something there."""
+    """A person corrected or noted the words."""
     pieces: Spans = ()
-    """The words of the new transcript in this place."""
+    """The new words."""
 
     def replaces(self, other: Deviation) -> bool:
-        """Whether it is a later correction of the same words."""
+        """Return True for a later correction of the same words."""
         return bool(self.pieces) and (self.kind, self.pieces) == (other.kind, other.pieces)
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A new transcript with what a person did to the earlier one."""
+class Reapplied:
+    """A new transcript with a person's work on the earlier one."""
 
     transcript: Transcript
     kept: int
-    """Corrections and notes that found their place."""
+    """Corrections and notes that still apply."""
     differences: tuple[Deviation, ...]
     whole: bool
-    """All that a person did is to be seen in it."""
+    """It contains all of a person's work."""
 
 
 @dataclass(frozen=True)
-class _DraftWord:
-    """A word of a draft, and the track in which it is."""
+class _TrackWord:
+    """A word and its track."""
 
     word: Word
     track: int
@@ -75,204 +75,189 @@ class _DraftWord:
     def middle(self) -> float:
         return (self.word.start + self.word.end) / 2
 
-    def is_at(self, span: tuple[float, float]) -> bool:
-        """Whether it is said within a part of the recording, or that part lies in it."""
+    def overlaps(self, span: tuple[float, float]) -> bool:
+        """Return True if the middle of either lies in the other."""
         start, end = span
         return start <= self.middle <= end or self.word.start <= (start + end) / 2 < self.word.end
 
     @property
     def token(self) -> str:
-        return _bare(self.word.text)
+        return _token(self.word.text)
 
 
-def carry(before: redo.Saved, fresh: Transcript) -> Carried:
-    """The transcript `fresh` from the models, with its findings, and what a person did to the one `before`.
+def reapply(before: redo.Saved, fresh: Transcript) -> Reapplied:
+    """Reapply a person's work on the transcript `before` to `fresh`, which has findings.
 
-    Raises InputError if that one is too old to say which words belong together.
+    Raises InputError if `before` is too old to assign words to utterances.
     """
-    shown = store.transcript(before.path, before.document)
+    earlier = before.transcript
     try:
-        old = (
-            uncorrected.from_transcript(shown)
-            if before.found is None
-            else assemble.make_draft(before.found, before.asked)
-        )
-    except UsageError:  # so many speakers cannot be had anymore
-        old = uncorrected.from_transcript(shown)
+        old = before.draft
+    except UsageError:  # that number of speakers is no longer possible
+        old = uncorrected.from_transcript(earlier)
     assert fresh.findings is not None  # noqa: S101 - it comes from the models
     new = assemble.make_draft(fresh.findings, fresh.asked)
-    places = _Places(_said(old.words), _said(new.words))
-    given: dict[Correction, None] = dict.fromkeys(fresh.corrections)
+    matches = _Matches(_by_time(enumerate(old.words)), _by_time(enumerate(new.words)))
+    corrections: dict[Correction, None] = dict.fromkeys(fresh.corrections)
     differences: list[Deviation] = []
     lost = 0
-    for one in before.corrections:
-        placed, difference = _placed(one, places)
-        lost += one.other != () and one.kind != "merge" and not places.of(one.other).now
-        given[placed] = None
+    for correction in before.corrections:
+        moved, difference = _move(correction, matches)
+        needs_words = correction.other != () and correction.kind != "merge"
+        lost += needs_words and not matches.find(correction.other).now
+        corrections[moved] = None
         if difference is not None:
             differences = [other for other in differences if not difference.replaces(other)]
             differences.append(difference)
-    found = document.in_milliseconds(uncorrected.apply(new, tuple(given)))
-    differences += _names(before, found)
-    differences += _words(shown, found)
-    differences.sort(key=lambda one: (one.start, one.end))
-    carried = replace(
-        found,
+    transcript = document.in_milliseconds(uncorrected.apply(new, tuple(corrections)))
+    differences += _lost_names(before, transcript)
+    differences += _changed_words(earlier, transcript)
+    differences.sort(key=lambda difference: (difference.start, difference.end))
+    transcript = replace(
+        transcript,
         timing=fresh.timing,
-        style=shown.style,
-        tags=shown.tags,
+        style=earlier.style,
+        tags=earlier.tags,
         corrected=before.corrected,
-        review=_review(shown.review, differences),
+        review=_shortened(earlier.review, differences),
         findings=fresh.findings,
     )
-    whole = not lost and not any(one.yours and one.kind != "kept" for one in differences)
-    return Carried(carried, len(before.corrections) - lost, tuple(differences), whole)
+    whole = not lost and not any(each.yours and each.kind != "kept" for each in differences)
+    return Reapplied(transcript, len(before.corrections) - lost, tuple(differences), whole)
 
 
-def _placed(one: Correction, places: _Places) -> tuple[Correction, Deviation | None]:
-    """A correction at the words that are there now."""
-    if one.kind in ("name", "merge"):
-        return one, None
-    place = places.of(one.other)
-    if not place.now:
-        if one.kind in ("fill", "text"):  # the words themselves are compared
-            return one, None
-        start, end = one.other[0][0], one.other[-1][1]
-        about = (one.text or ", ".join(one.codes)) if one.kind == "note" else ""
-        return one, Deviation("place", start, end, about or place.text_before, "", True)
-    moved = replace(one, other=place.spans)
-    if one.kind not in ("fill", "text"):
+def _move(correction: Correction, matches: _Matches) -> tuple[Correction, Deviation | None]:
+    """Move a correction to the new words."""
+    if correction.kind in ("name", "merge"):
+        return correction, None
+    match = matches.find(correction.other)
+    if not match.now:
+        if correction.kind in ("fill", "text"):  # `_changed_words` compares the words themselves
+            return correction, None
+        start, end = correction.other[0][0], correction.other[-1][1]
+        is_note = correction.kind == "note"
+        remark = (correction.text or ", ".join(correction.codes)) if is_note else ""
+        return correction, Deviation("place", start, end, remark or _text(match.then), "", True)
+    spans = word_spans(each.word for each in match.now)
+    moved = replace(correction, other=spans)
+    if correction.kind not in ("fill", "text"):
         return moved, None
     moved = replace(moved, kind="text")
-    text = one.text or ""
-    if place.same or _bare(text) == _bare(place.text_now):
+    text, text_now = correction.text or "", _text(match.now)
+    if match.same or _token(text) == _token(text_now):
         return moved, None
-    start, end = place.now[0].word.start, place.now[-1].word.end
-    return moved, Deviation("kept", start, end, text, place.text_now, True, place.spans)
+    start, end = match.now[0].word.start, match.now[-1].word.end
+    return moved, Deviation("kept", start, end, text, text_now, True, spans)
 
 
-def _names(before: redo.Saved, found: Transcript) -> Iterator[Deviation]:
-    """The names that somebody had, and nobody has now."""
-    there = {one.name for one in found.speakers}
+def _lost_names(before: redo.Saved, transcript: Transcript) -> Iterator[Deviation]:
+    """Yield the names that no speaker has anymore."""
+    remaining = {speaker.name for speaker in transcript.speakers}
     for speaker, name in before.names.items():
-        if name is not None and name not in there:
-            own = [turn for turn in before.turns if turn.speaker == speaker]
-            longest = max(own, key=lambda turn: turn.duration, default=None)
+        if name is not None and name not in remaining:
+            turns = [turn for turn in before.turns if turn.speaker == speaker]
+            longest = max(turns, key=lambda turn: turn.duration, default=None)
             start, end = (longest.start, longest.end) if longest else (0.0, 0.0)
             yield Deviation("name", start, end, name, "", True)
 
 
-def _words(shown: Transcript, found: Transcript) -> Iterator[Deviation]:
-    """Where other words are written than before."""
-    old, new = _written(shown), _written(found)
-    noted = WordIndex(shown.words)
-    mine = {shown.words[n] for note in notes.of(shown) for n in noted.within(note.place)}
-    for same, first, last, begin, end in _aligned(old, new):
+def _changed_words(earlier: Transcript, transcript: Transcript) -> Iterator[Deviation]:
+    """Yield the differences between the written words."""
+    old, new = (
+        _by_time((utterance.track, utterance.words) for utterance in each.utterances)
+        for each in (earlier, transcript)
+    )
+    index = WordIndex(earlier.words)
+    noted = {earlier.words[n] for note in notes.of(earlier) for n in index.within(note.place)}
+    for same, first, last, begin, end in _align(old, new):
         if same:
             continue
-        gone, come = old[first:last], new[begin:end]
-        at = [said.word for said in gone or come]
+        removed, inserted = old[first:last], new[begin:end]
+        words = [each.word for each in removed or inserted]
         yield Deviation(
             "words",
-            at[0].start,
-            max(word.end for word in at),
-            _text(gone),
-            _text(come),
-            any(said.word.corrected or said.word in mine for said in gone),
-            _spans(come) if len(come) <= MOST_PIECES else (),
+            words[0].start,
+            max(word.end for word in words),
+            _text(removed),
+            _text(inserted),
+            any(each.word.corrected or each.word in noted for each in removed),
+            word_spans(each.word for each in inserted) if len(inserted) <= MOST_PIECES else (),
         )
 
 
-def _review(before: Review, differences: Sequence[Deviation]) -> Review:
-    """How far a person has got: up to where other words are written than those that they have seen."""
-    first = min((one.start for one in differences if one.kind == "words"), default=None)
+def _shortened(before: Review, differences: Sequence[Deviation]) -> Review:
+    """End a person's progress at the first changed words."""
+    first = min((each.start for each in differences if each.kind == "words"), default=None)
     return before if first is None else Review(until=min(before.until, round(first, 3)))
 
 
-# --- which word is which ---
+# --- alignment ---
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Words of the earlier draft, and those that are said there now."""
+class _Match:
+    """Words of the earlier draft, and the new words at their place."""
 
-    then: Sequence[_DraftWord]
-    now: Sequence[_DraftWord]
+    then: Sequence[_TrackWord]
+    now: Sequence[_TrackWord]
     same: bool
-    """Whether they are the same words."""
-
-    @property
-    def spans(self) -> Spans:
-        return _spans(self.now)
-
-    @property
-    def text_before(self) -> str:
-        return _text(self.then)
-
-    @property
-    def text_now(self) -> str:
-        return _text(self.now)
+    """They are the same words."""
 
 
-class _Places:
-    """Where the words of one draft are in another."""
+class _Matches:
+    """Finds words of one draft in another."""
 
-    def __init__(self, old: Sequence[_DraftWord], new: Sequence[_DraftWord]) -> None:
+    def __init__(self, old: Sequence[_TrackWord], new: Sequence[_TrackWord]) -> None:
         self._old, self._new = old, new
-        self._numbers = WordIndex([said.word for said in old])
+        self._index = WordIndex([each.word for each in old])
         self._same: dict[int, int] = {}
-        """The number of a word -> that of the new one which is the same."""
-        for same, first, last, begin, end in _aligned(old, new):
+        """Number of an old word -> number of the same new word."""
+        for same, first, last, begin, end in _align(old, new):
             if same:
                 self._same |= zip(range(first, last), range(begin, end), strict=True)
-        self._found: dict[Spans, _Place] = {}
+        self._cache: dict[Spans, _Match] = {}
 
-    def of(self, spans: Spans) -> _Place:
-        """The words in a place of the earlier recording, and what is said there now."""
-        if spans not in self._found:
-            self._found[spans] = self._look(spans)
-        return self._found[spans]
+    def find(self, spans: Spans) -> _Match:
+        """Return the words in a part of the earlier recording, and the new words there."""
+        if spans not in self._cache:
+            self._cache[spans] = self._find(spans)
+        return self._cache[spans]
 
-    def _look(self, spans: Spans) -> _Place:
-        numbers = self._numbers.within(spans).tolist()
+    def _find(self, spans: Spans) -> _Match:
+        numbers = self._index.within(spans).tolist()
         then = [self._old[number] for number in numbers]
-        heard = [self._same[number] for number in numbers if number in self._same]
-        if numbers and len(heard) == len(numbers) == heard[-1] - heard[0] + 1:
-            return _Place(then, self._new[heard[0] : heard[-1] + 1], True)
+        same = [self._same[number] for number in numbers if number in self._same]
+        if numbers and len(same) == len(numbers) == same[-1] - same[0] + 1:
+            return _Match(then, self._new[same[0] : same[-1] + 1], True)
         if numbers:
             now = self._between(numbers[0], numbers[-1])
-        else:  # nothing was heard there
-            now = [said for said in self._new if any(said.is_at(span) for span in spans)]
-        tracks = [said.track for said in now]
-        most = max(tracks, key=tracks.count, default=0)
-        return _Place(then, [said for said in now if said.track == most], False)
+        else:  # speech without words
+            now = [each for each in self._new if any(each.overlaps(span) for span in spans)]
+        tracks = [each.track for each in now]
+        main_track = max(tracks, key=tracks.count, default=0)
+        return _Match(then, [each for each in now if each.track == main_track], False)
 
-    def _between(self, first: int, last: int) -> list[_DraftWord]:
-        """What is said now where the words from `first` to `last` were, which are not all there.
+    def _between(self, first: int, last: int) -> list[_TrackWord]:
+        """Return the new words in place of the old words `first` to `last`, if some are missing.
 
-        Up to the next words that are, but no further than REACH; and no further than their own times where
-        words beside them are not there either.
+        They extend to the next words that both have, but at most by REACH; and by SLACK where the old words
+        beside them are missing, too.
         """
         before = next((n for n in range(first - 1, -1, -1) if n in self._same), None)
         after = next((n for n in range(last + 1, len(self._old)) if n in self._same), None)
         begin = 0 if before is None else self._same[before] + 1
         end = len(self._new) if after is None else self._same[after]
-        reach = (REACH if first - 1 == before else SLACK, REACH if last + 1 == after else SLACK)
-        start = self._old[first].word.start - reach[0]
-        return self._within(begin, end, start, self._old[last].word.end + reach[1])
-
-    def _within(self, begin: int, end: int, start: float, till: float) -> list[_DraftWord]:
-        return [said for said in self._new[begin:end] if start <= said.middle <= till]
+        start = self._old[first].word.start - (REACH if first - 1 == before else SLACK)
+        until = self._old[last].word.end + (REACH if last + 1 == after else SLACK)
+        return [each for each in self._new[begin:end] if start <= each.middle <= until]
 
 
-def _aligned(
-    old: Sequence[_DraftWord], new: Sequence[_DraftWord]
-) -> Iterator[tuple[bool, int, int, int, int]]:
-    """Runs of both: whether they are the same words, the numbers in `old` and those in `new`.
+def _align(old: Sequence[_TrackWord], new: Sequence[_TrackWord]) -> Iterator[tuple[bool, int, int, int, int]]:
+    """Yield runs of both: True for equal words, the range in `old`, the range in `new`.
 
-    Piece by piece, parted in the longest pauses.
+    Works piece by piece, cut at the longest pauses.
     """
-    middles = [said.middle for said in new]
+    middles = [each.middle for each in new]
     first = begin = 0
     while first < len(old) or begin < len(new):
         last, end = len(old), len(new)
@@ -292,54 +277,44 @@ def _aligned(
         first, begin = last, end
 
 
-def _common(old: Sequence[_DraftWord], new: Sequence[_DraftWord]) -> list[tuple[int, int]]:
-    """The longest sequence of words that are in both at about the same time, by their numbers.
+def _common(old: Sequence[_TrackWord], new: Sequence[_TrackWord]) -> list[tuple[int, int]]:
+    """Return the longest common subsequence, by numbers, of equal words at about the same time.
 
-    A comparison of texts alone would take a phrase for the same that is said again seconds later.
+    Without times, a phrase would match its repetition seconds later.
     """
     width = len(new) + 1
     best = [[0.0] * width for _ in range(len(old) + 1)]
     for a in range(len(old) - 1, -1, -1):
         token, middle = old[a].token, old[a].middle
         for b in range(len(new) - 1, -1, -1):
-            most = max(best[a + 1][b], best[a][b + 1])
+            score = max(best[a + 1][b], best[a][b + 1])
             apart = abs(new[b].middle - middle)
             if apart < REACH and new[b].token == token:
-                most = max(most, best[a + 1][b + 1] + 1 - apart / (10 * REACH))
-            best[a][b] = most
-    found, a, b = [], 0, 0
+                score = max(score, best[a + 1][b + 1] + 1 - apart / (10 * REACH))
+            best[a][b] = score
+    pairs, a, b = [], 0, 0
     while a < len(old) and b < len(new):
         if best[a][b] == best[a + 1][b]:
             a += 1
         elif best[a][b] == best[a][b + 1]:
             b += 1
         else:
-            found.append((a, b))
+            pairs.append((a, b))
             a, b = a + 1, b + 1
-    return found
+    return pairs
 
 
-def _said(tracks: Sequence[Sequence[Word] | None]) -> list[_DraftWord]:
-    """The words of all tracks in the order of time."""
-    found = [_DraftWord(word, number) for number, words in enumerate(tracks) for word in words or ()]
-    return sorted(found, key=lambda said: said.middle)
+def _by_time(tracks: Iterable[tuple[int, Sequence[Word] | None]]) -> list[_TrackWord]:
+    """Return the words of numbered tracks in the order of time."""
+    words = [_TrackWord(word, track) for track, of_track in tracks for word in of_track or ()]
+    return sorted(words, key=lambda each: each.middle)
 
 
-def _written(transcript: Transcript) -> list[_DraftWord]:
-    found = [_DraftWord(word, one.track) for one in transcript.utterances for word in one.words]
-    return sorted(found, key=lambda said: said.middle)
+def _text(words: Sequence[_TrackWord]) -> str:
+    return "".join(each.word.text for each in words).strip()
 
 
-def _spans(said: Sequence[_DraftWord]) -> Spans:
-    middles = [round(one.middle, 3) for one in said]
-    return tuple((middle - INSTANT, middle + INSTANT) for middle in middles)
-
-
-def _text(said: Sequence[_DraftWord]) -> str:
-    return "".join(one.word.text for one in said).strip()
-
-
-def _bare(text: str) -> str:
-    """A word as it is compared."""
+def _token(text: str) -> str:
+    """Return a word without case and punctuation."""
     text = text.strip().casefold()
     return text.strip(PUNCTUATION) or text

@@ -1,15 +1,14 @@
-"""A transcript made again, in seconds, from its JSON and the findings beside it: no recording and no model.
+"""A transcript made again in seconds from its JSON and its findings, without recording and models.
 
-Corrections are saved in the JSON and applied again by every later redo. Without the findings they are applied
-to what the JSON says, and only what has to count or hear the speakers again cannot be done.
+The JSON keeps all corrections, and every later redo applies them again. Without the findings, corrections
+apply to the content of the JSON; only another number of speakers, and voices, need the findings.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
-from dataclasses import replace as replaced
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,47 +25,58 @@ from witness.storage import decode, files
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, store, uncorrected
 
-MOST = document.MOST_CORRECTIONS
-Corrections = Annotated[tuple[Correction, ...], Meta(max_length=MOST)]
+LIMIT = document.MOST_CORRECTIONS
+Corrections = Annotated[tuple[Correction, ...], Meta(max_length=LIMIT)]
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A JSON transcript on disk, and the findings that belong to it, if they are there."""
+    """A JSON transcript on disk, with its findings if they exist."""
 
     path: Path
     version: str
     """The sha256 of the JSON."""
     document: Document
-    found: Findings | None
+    loaded: Findings | None
     lack: str | None
-    """Why there are no findings, and what can be done."""
+    """Reason for missing findings, and the cure."""
     asked: Bounds
     corrections: tuple[Correction, ...]
     names: dict[str, str | None]
     """Speaker id -> name."""
     corrected: bool = False
-    """A person gave some of the corrections."""
+    """A person made some of the corrections."""
 
     @property
     def findings(self) -> Findings:
-        """What the models found. Raises InputError if it is not there."""
-        if self.found is None:
+        """Results of the models. Raises InputError if they are missing."""
+        if self.loaded is None:
             raise InputError(self.lack or "")
-        return self.found
+        return self.loaded
+
+    @property
+    def transcript(self) -> Transcript:
+        """Transcript in the document. Raises InputError."""
+        return store.transcript_of(self.path, self.document)
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """Of the document."""
         return self.document.turns
 
     @property
     def link(self) -> dict[str, str] | None:
-        """The name and sha256 of the file with the findings; None: it never had any."""
+        """Name and sha256 of the file with the findings; None: it never had any."""
         return None if self.document.findings is None else structs.asdict(self.document.findings)
 
+    @property
+    def draft(self) -> uncorrected.Draft:
+        """Draft of the findings, or without them of the document. Raises InputError, UsageError."""
+        if self.loaded is None:
+            return uncorrected.from_transcript(self.transcript)
+        return assemble.make_draft(self.loaded, self.asked)
+
     def find(self, speaker: str) -> str:
-        """The id of a speaker given by id or by name. Raises UsageError."""
+        """Return the id of a speaker given by id or name. Raises UsageError."""
         ids = [key for key, name in self.names.items() if speaker in (key, name)]
         if len(ids) != 1:
             everybody = ", ".join(f"{key} ({name})" if name else key for key, name in self.names.items())
@@ -75,13 +85,13 @@ class Saved:
         return ids[0]
 
     def anchor(self, speaker: str) -> Spans:
-        """Where a speaker, given by id or by name, talks. Raises UsageError."""
+        """Return spans that identify a speaker given by id or name. Raises UsageError."""
         return corrections.anchor(self.find(speaker), self.turns)
 
 
 @dataclass(frozen=True)
-class _Corrected:
-    """What a page saves."""
+class _CorrectionsFile:
+    """Document with corrections that a page saves."""
 
     schema: str
     sha256: str
@@ -90,19 +100,140 @@ class _Corrected:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of a person to a transcript, as `witness redo` takes them."""
+    """A person's changes to a transcript, as `witness redo` takes them."""
 
     asked: Bounds = Bounds()
     forget: bool = False
     """Drop earlier corrections, except notes, and the number of speakers."""
     merges: tuple[str, ...] = ()
-    """As `merging` takes them."""
+    """Arguments of `merge_speakers`."""
     names: tuple[str, ...] = ()
-    """As `naming` takes them."""
+    """Arguments of `name_speaker`."""
     saved: tuple[Path, ...] = ()
     """Files of corrections that a page saved."""
     replaced: tuple[tuple[str, str], ...] = ()
-    """As `replacements` takes them."""
+    """Replacement rules."""
+
+
+# --- reading ---
+
+
+def read(path: Path, *, with_findings: bool = True) -> Saved:
+    """Read the JSON at `path` and its findings, if they exist. Raises InputError if either is unusable.
+
+    Without `with_findings`, only check the findings; `Saved.loaded` is None.
+    """
+    stored = store.load(path)
+    content = stored.document
+    asked = Bounds(**structs.asdict(content.asked))
+    try:
+        assemble.speaker_bounds(asked)
+        checked = corrections.check(content.corrections)
+        names = {each.id: each.name and voices.check_name(each.name) for each in content.speakers}
+    except (ValueError, UsageError) as error:
+        raise InputError(f"{path} is damaged ({error}); transcribe the recording again") from error
+    loaded = lack = None
+    if content.findings is None:
+        lack = (
+            f"{path} was written without its findings (--no-findings, or not to a file), which this needs; "
+            "transcribe the recording again with -o"
+        )
+    elif not (file := _linked_file(path, content.findings)).exists():
+        fix = f"copy it into the folder of {path.name}, or transcribe again"
+        lack = f"{file} is missing, and this needs it; {fix}"
+    else:
+        loaded = _read_findings(path, file, content.findings.sha256, decoded=with_findings)
+    corrected = bool(checked) if content.corrected is None else content.corrected
+    return Saved(path, stored.version, content, loaded, lack, asked, checked, names, corrected)
+
+
+def findings_path(saved: Saved) -> Path:
+    """Return the path of the existing findings."""
+    assert saved.document.findings is not None  # noqa: S101 - for mypy
+    return _linked_file(saved.path, saved.document.findings)
+
+
+def _linked_file(path: Path, link: Link) -> Path:
+    file = path.with_name(link.file)
+    # It may have been renamed together with the JSON, or its name is not UTF-8.
+    return file if file.exists() else output_paths.beside(path)
+
+
+def _read_findings(path: Path, file: Path, sha256: str, *, decoded: bool) -> Findings | None:
+    content = _read_bytes(
+        file, f"{path.name} needs it in the same folder: copy it there, or transcribe again"
+    )
+    if files.sha256(content) != sha256:
+        raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
+    if not decoded:
+        findings.check_version(content, str(file))
+        return None
+    loaded = findings.decode(content, str(file))
+    try:
+        for track in loaded.tracks:
+            vbx.check(loaded.plda, track.vectors.shape[2])
+    except ValueError as error:
+        raise InputError(f"{file}: is damaged ({error}); transcribe the recording again") from error
+    return loaded
+
+
+def _read_bytes(path: Path, fix: str) -> bytes:
+    try:
+        return files.read(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); {fix}") from error
+
+
+# --- new corrections ---
+
+
+def name_speaker(saved: Saved, text: str) -> Correction:
+    """Make the correction for `SPEAKER_00=Anna`; the left side is an id or a name. Raises UsageError."""
+    speaker, sign, name = text.partition("=")
+    if not sign:
+        raise UsageError(f"--name {text}: write it as SPEAKER_00=Anna")
+    return Correction("name", saved.anchor(speaker.strip()), voices.check_name(name))
+
+
+def merge_speakers(saved: Saved, text: str) -> list[Correction]:
+    """Make the corrections for `A,B,...`: two or more ids or names; the first stays. Raises UsageError."""
+    speakers = [part.strip() for part in text.split(",")]
+    if len(set(speakers)) < 2:
+        raise UsageError(f"--merge {text}: write it as SPEAKER_00,SPEAKER_02")
+    first = saved.anchor(speakers[0])
+    return [Correction("merge", first, other=saved.anchor(other)) for other in speakers[1:]]
+
+
+def apply_rules(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction]:
+    """Make the corrections of replacement rules."""
+    return corrections.apply_rules(saved.draft.words, rules) if rules else []
+
+
+def read_corrections(saved: Saved, path: Path) -> tuple[Correction, ...]:
+    """Read corrections that a page of this recording saved to a file. Raises InputError."""
+    content = _read_bytes(path, "give a file of corrections that a Witness page saved")
+    return parse_corrections(saved, content, str(path))
+
+
+def parse_corrections(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]:
+    """Parse the content of such a file, which errors call `name`. Raises InputError."""
+    try:
+        parsed = decode.from_json(content, _CorrectionsFile)
+        if parsed.schema != page.CORRECTIONS:
+            raise ValueError(f"its schema is {parsed.schema[:80]!r}, not {page.CORRECTIONS!r}")
+        checked = corrections.check(parsed.corrections)
+    except ValueError as error:
+        raise InputError(
+            f"{name} does not hold corrections from a page ({error}); save them in the page again"
+        ) from error
+    if parsed.sha256 != saved.document.audio.sha256:
+        raise InputError(
+            f"{name} belongs to a different recording than {saved.path}; give the file from its own page"
+        )
+    return checked
+
+
+# --- the transcript ---
 
 
 def change(path: Path, changes: Changes, reporter: Reporter = SILENT) -> Transcript:
@@ -110,98 +241,11 @@ def change(path: Path, changes: Changes, reporter: Reporter = SILENT) -> Transcr
     before = read(path)
     if before.lack and before.document.findings is not None:
         reporter.note(f"only what the transcript says can be corrected: {before.lack}")
-    more = [correction for file in changes.saved for correction in from_file(before, file)]
-    more += [correction for merge in changes.merges for correction in merging(before, merge)]
-    more += [naming(before, name) for name in changes.names]
-    more += replacing(before, changes.replaced)
+    more = [correction for file in changes.saved for correction in read_corrections(before, file)]
+    more += [correction for merge in changes.merges for correction in merge_speakers(before, merge)]
+    more += [name_speaker(before, name) for name in changes.names]
+    more += apply_rules(before, changes.replaced)
     return redo(before, changes.asked, more, forget=changes.forget, reporter=reporter)
-
-
-def read(path: Path, *, whole: bool = True) -> Saved:
-    """The JSON at `path` and its findings, if they are there. Raises InputError if either cannot be used.
-
-    Unless `whole`, `found` is None, and the findings are only known to be those that belong to it.
-    """
-    content = store.content(path)
-    found = store.decoded(path, content)
-    asked = Bounds(**structs.asdict(found.asked))
-    try:
-        assemble.speaker_bounds(asked)
-        given = corrections.check(found.corrections)
-        names = {one.id: one.name and voices.check_name(one.name) for one in found.speakers}
-    except (ValueError, UsageError) as error:
-        raise InputError(f"{path} is damaged ({error}); transcribe the recording again") from error
-    there = lack = None
-    if found.findings is None:
-        lack = (
-            f"{path} was written without its findings (--no-findings, or not to a file), which this needs; "
-            "transcribe the recording again with -o"
-        )
-    elif not (file := _file(path, found.findings)).exists():
-        fix = f"copy it into the folder of {path.name}, or transcribe again"
-        lack = f"{file} is missing, and this needs it; {fix}"
-    else:
-        there = _findings(path, file, found.findings.sha256, whole=whole)
-    corrected = bool(given) if found.corrected is None else found.corrected
-    return Saved(path, files.sha256(content), found, there, lack, asked, given, names, corrected)
-
-
-def findings_of(saved: Saved) -> Path:
-    """Where its findings lie, which are there."""
-    assert saved.document.findings is not None  # noqa: S101 - for mypy
-    return _file(saved.path, saved.document.findings)
-
-
-def naming(saved: Saved, given: str) -> Correction:
-    """The correction for `SPEAKER_00=Anna`; the left side is an id or a name. Raises UsageError."""
-    speaker, sign, name = given.partition("=")
-    if not sign:
-        raise UsageError(f"--name {given}: write it as SPEAKER_00=Anna")
-    return Correction("name", saved.anchor(speaker.strip()), voices.check_name(name))
-
-
-def merging(saved: Saved, given: str) -> list[Correction]:
-    """The corrections for `A,B,...`: two or more ids or names; the first one stays. Raises UsageError."""
-    speakers = [part.strip() for part in given.split(",")]
-    if len(set(speakers)) < 2:
-        raise UsageError(f"--merge {given}: write it as SPEAKER_00,SPEAKER_02")
-    first = saved.anchor(speakers[0])
-    return [Correction("merge", first, other=saved.anchor(other)) for other in speakers[1:]]
-
-
-def replacing(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction]:
-    """The corrections that `rules` make, as `replacements` takes them."""
-    if not rules:
-        return []
-    if saved.found is None:
-        draft = uncorrected.from_transcript(store.transcript(saved.path, saved.document))
-    else:
-        draft = assemble.make_draft(saved.found, saved.asked)
-    return corrections.apply_rules(draft.words, rules)
-
-
-def from_file(saved: Saved, path: Path) -> list[Correction]:
-    """The corrections that a page of this recording saved to a file. Raises InputError."""
-    content = _bytes(path, "give a file of corrections that a Witness page saved")
-    return list(from_page(saved, content, str(path)))
-
-
-def from_page(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]:
-    """As `from_file`, in the content of the file, which errors call `name`."""
-    try:
-        given = decode.from_json(content, _Corrected)
-        if given.schema != page.CORRECTIONS:
-            raise ValueError(f"its schema is {given.schema[:80]!r}, not {page.CORRECTIONS!r}")
-        corrected = corrections.check(given.corrections)
-    except ValueError as error:
-        raise InputError(
-            f"{name} does not hold corrections from a page ({error}); save them in the page again"
-        ) from error
-    if given.sha256 != saved.document.audio.sha256:
-        raise InputError(
-            f"{name} belongs to a different recording than {saved.path}; give the file from its own page"
-        )
-    return corrected
 
 
 def redo(
@@ -212,104 +256,74 @@ def redo(
     forget: bool = False,
     reporter: Reporter = SILENT,
 ) -> Transcript:
-    """The transcript with `more` corrections, and with another number of speakers if one is asked for.
+    """Make the transcript with `more` corrections, and with another number of speakers if `asked`.
 
-    `forget` drops what was asked for and corrected earlier, and keeps notes. Raises UsageError if nothing can
-    satisfy `asked`, InputError if there are too many corrections, or the findings are needed and not there.
+    `forget` drops the earlier bounds and corrections, except notes. Raises UsageError if `asked` cannot be
+    satisfied, InputError for too many corrections, or if it needs missing findings.
     """
-    anew = forget or any(value is not None for value in astuple(asked))
-    if saved.found is None and not anew:
-        return amended(saved, saved.document, more, reporter)
-    kept_notes = notes(saved.corrections)
-    given = together(replaced(saved, corrections=kept_notes) if forget else saved, more)
-    found = assemble.redo(saved.findings, asked if anew else saved.asked, given, reporter)
-    corrected = bool(more) or (bool(kept_notes) if forget else saved.corrected)
-    found = replaced(kept(saved, found), corrected=corrected)
-    return replaced(found, review=Review()) if forget else found
+    recount = forget or any(value is not None for value in astuple(asked))
+    if saved.loaded is None and not recount:
+        return amend(saved, saved.document, more, reporter)
+    notes = notes_of(saved.corrections)
+    everything = combine(replace(saved, corrections=notes) if forget else saved, more)
+    transcript = assemble.redo(saved.findings, asked if recount else saved.asked, everything, reporter)
+    corrected = bool(more) or (bool(notes) if forget else saved.corrected)
+    transcript = replace(with_metadata(saved, transcript), corrected=corrected)
+    return replace(transcript, review=Review()) if forget else transcript
 
 
-def notes(given: Sequence[Correction]) -> tuple[Correction, ...]:
-    """Those that change nothing of what is said."""
-    return tuple(one for one in given if one.kind == "note")
-
-
-def kept(saved: Saved, found: Transcript) -> Transcript:
-    """What was made again, with all that the JSON alone knows: neither findings nor corrections have it."""
-    there = saved.document
-    audio = replaced(found.audio, path=there.audio.path)  # the recording may have been moved
-    return replaced(found, audio=audio, style=there.style, review=there.review, tags=there.tags)
-
-
-def amended(
+def amend(
     saved: Saved, base: Document, more: Sequence[Correction], reporter: Reporter = SILENT
 ) -> Transcript:
-    """What `more` corrections make of `base`, an edition of the transcript, without its findings.
+    """Apply `more` corrections to `base`, an edition of the transcript, without findings.
 
-    Raises InputError if there are too many, or if `base` is too old to say which words belong together.
+    Raises InputError for too many corrections, or a `base` too old to assign words to utterances.
     """
     begun = time.perf_counter()
-    if any(one.words is None for one in base.utterances):
+    if any(utterance.words is None for utterance in base.utterances):
         raise InputError(saved.lack or "")
-    before = replaced(saved, corrections=base.corrections)
-    # A speaker who was added is there; everything else may be said twice.
-    fresh = [one for one in more if one.kind != "new" or one not in base.corrections]
-    found = uncorrected.apply(
-        uncorrected.from_transcript(store.transcript(saved.path, base)), fresh, reporter
-    )
-    return replaced(
-        found,
-        corrections=together(before, more),
-        corrected=bool(more) or bool(found.corrected),
+    # An added speaker exists already; repeating other corrections does no harm.
+    fresh = [
+        correction for correction in more if correction.kind != "new" or correction not in base.corrections
+    ]
+    draft = uncorrected.from_transcript(store.transcript_of(saved.path, base))
+    transcript = uncorrected.apply(draft, fresh, reporter)
+    return replace(
+        transcript,
+        corrections=combine(replace(saved, corrections=base.corrections), more),
+        corrected=bool(more) or transcript.corrected,
         timing=assemble.timing(Stopwatch(), time.perf_counter() - begun, None),
     )
 
 
-def together(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:
-    """The earlier corrections and `more`. Raises InputError if there are too many."""
-    given = (*_earlier(saved, more), *more)
-    if len(given) > MOST:
+def with_metadata(saved: Saved, transcript: Transcript) -> Transcript:
+    """Copy the fields that only the JSON has, which neither findings nor corrections contain."""
+    stored = saved.document
+    audio = replace(transcript.audio, path=stored.audio.path)  # the recording may have been moved
+    return replace(transcript, audio=audio, style=stored.style, review=stored.review, tags=stored.tags)
+
+
+def notes_of(corrections: Sequence[Correction]) -> tuple[Correction, ...]:
+    """Return the notes, which change no words."""
+    return tuple(correction for correction in corrections if correction.kind == "note")
+
+
+def combine(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:
+    """Return the earlier corrections and `more`. Raises InputError if there are too many."""
+    combined = (*_lasting(saved, more), *more)
+    if len(combined) > LIMIT:
         raise InputError(
-            f"{saved.path} would hold {len(given)} corrections, and {MOST} is the limit; drop the earlier "
-            "ones with --forget"
+            f"{saved.path} would hold {len(combined)} corrections, and {LIMIT} is the limit; drop the "
+            "earlier ones with --forget"
         )
-    return given
+    return combined
 
 
-def _earlier(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
-    """The corrections of before, without what `more` repeats and without the names of those it names."""
-    talk = corrections.TurnIndex(saved.turns)
+def _lasting(saved: Saved, more: Sequence[Correction]) -> Iterator[Correction]:
+    """Yield the earlier corrections, except those in `more` and names of speakers that `more` names."""
+    index = corrections.TurnIndex(saved.turns)
     repeated = set(more)
-    named = {talk.speaker_within(new.speaker) for new in more if new.kind == "name"}
+    renamed = {index.speaker_within(new.speaker) for new in more if new.kind == "name"}
     for old in saved.corrections:
-        if old not in repeated and not (old.kind == "name" and talk.speaker_within(old.speaker) in named):
+        if old not in repeated and not (old.kind == "name" and index.speaker_within(old.speaker) in renamed):
             yield old
-
-
-def _file(path: Path, link: Link) -> Path:
-    """Where the findings are to be."""
-    file = path.with_name(link.file)
-    # It may have been renamed together with the JSON, or its name is not UTF-8.
-    return file if file.exists() else output_paths.beside(path)
-
-
-def _findings(path: Path, file: Path, sha256: str, *, whole: bool) -> Findings | None:
-    content = _bytes(file, f"{path.name} needs it in the same folder: copy it there, or transcribe again")
-    if files.sha256(content) != sha256:
-        raise InputError(f"{file} does not belong to {path} (its sha256 differs); transcribe again")
-    if not whole:
-        findings.check_version(content, str(file))
-        return None
-    found = findings.decode(content, str(file))
-    try:
-        for track in found.tracks:
-            vbx.check(found.plda, track.vectors.shape[2])
-    except ValueError as error:
-        raise InputError(f"{file}: is damaged ({error}); transcribe the recording again") from error
-    return found
-
-
-def _bytes(path: Path, fix: str) -> bytes:
-    try:
-        return files.read(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); {fix}") from error

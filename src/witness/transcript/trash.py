@@ -1,7 +1,7 @@
-"""A transcript under another name, in another folder, in the trash and back: with all that belongs to it.
+"""Moves of a transcript with all its files: to another name or folder, to the trash and back.
 
-Its JSON, the other formats, findings, history and, if it lies beside them under the same name, the recording
-move in one act (`saving.carry`): after a crash all of it is where it was, or all of it is where it was to go.
+The JSON, the other formats, findings, history and, if it lies beside them under the same name, the recording
+move in one transaction: after a crash all of them are at the old place, or all at the new one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from witness.audio.source import places
-from witness.errors import ConflictError, ForeignError, InputError, OutputError
+from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import document, output_paths
 from witness.formats.registry import Format
 from witness.schema import Transcript
@@ -27,165 +27,161 @@ from witness.storage import decode, files, transaction
 from witness.transcript import edits, store
 
 TRASH = ".witness-trash"
-"""The hidden folder of what was thrown away."""
+"""Name of the hidden folder."""
 
 
 class Thrown(Struct, frozen=True):
-    """What was thrown away."""
+    """A transcript in the trash."""
 
     id: str
     name: str
     folder: str
-    """Where it was, below the folder with the trash."""
+    """Its former folder, relative to the folder with the trash."""
     at: float
-    """When, in seconds since 1970."""
+    """Seconds since 1970."""
 
 
-def belongings(path: Path, recording: Path | None = None) -> list[Path]:
-    """The files of the transcript at `path`, which may be missing itself; `recording` is known to be its."""
-    name = store.name(path)
+def files_of(path: Path, recording: Path | None = None) -> list[Path]:
+    """Return the existing files of the transcript at `path`; `recording` is known to be its recording."""
+    name = store.base_name(path)
     if recording is None:
-        recording = _recording(path)
-    mine = [store.sibling(path, form) for form in Format]
-    mine += [output_paths.beside(path), store.history_of(path)]
-    mine += [store.earlier_of(path), store.earlier_of(path, findings=True)]
-    if recording is not None and _is_of(recording.name, name):
-        mine.append(recording)
-    return [one for one in dict.fromkeys(mine) if one.is_symlink() or one.is_file()]
+        recording = _recording_beside(path)
+    candidates = [store.sibling(path, form) for form in Format]
+    candidates += [output_paths.beside(path), store.history_path(path)]
+    candidates += [store.previous_path(path), store.previous_path(path, findings=True)]
+    if recording is not None and _has_name(recording.name, name):
+        candidates.append(recording)
+    return [file for file in dict.fromkeys(candidates) if file.is_symlink() or file.is_file()]
 
 
 def move(path: Path, place: Path, recording: Path | None = None) -> Path:
-    """Have the transcript at `path` at `place`, or where it is now: `a.wav.json` keeps the ending of a.wav.
+    """Move the transcript at `path` to `place`; return its path: `a.wav.json` keeps the ending of a.wav.
 
-    Raises ConflictError if the place is taken, InputError, OutputError.
+    Raises ConflictError for a taken name, InputError, OutputError.
     """
-    recording = recording or _recording(path)
-    if recording is not None and recording.name == store.name(path) and recording.is_file():
-        name = store.name(place)
+    target = place
+    recording = recording or _recording_beside(path)
+    if recording is not None and recording.name == store.base_name(path) and recording.is_file():
+        name = store.base_name(target)
         ending = "" if name.endswith(recording.suffix) else recording.suffix
-        place = place.with_name(f"{name}{ending}.json")
-    _carry(path, place, recording)
-    _follow(path, place)
-    return place
+        target = target.with_name(f"{name}{ending}.json")
+    _move_files(path, target, recording)
+    _update_recording_path(path, target)
+    return target
 
 
 def throw(path: Path, root: Path, recording: Path | None = None) -> Thrown:
-    """Put the transcript at `path` into the trash of `root`, from where it can be had again.
-
-    Raises InputError, OutputError.
-    """
+    """Move the transcript at `path` to the trash of `root`. Raises InputError, OutputError."""
     folder = path.parent.relative_to(root).as_posix()
-    about = Thrown(secrets.token_hex(8), store.name(path), "" if folder == "." else folder, time.time())
-    _carry(path, root / TRASH / about.id, recording, msgspec.json.encode(about))
-    return about
+    thrown = Thrown(secrets.token_hex(8), store.base_name(path), "" if folder == "." else folder, time.time())
+    _move_files(path, root / TRASH / thrown.id, recording, msgspec.json.encode(thrown))
+    return thrown
 
 
 def restore(root: Path, thrown: str) -> Path:
-    """Put what was thrown away back where it was, with a number if its name is taken.
+    """Move a transcript from the trash back, with a number if its name is taken; return its path.
 
-    Raises InputError if it is not there anymore, OutputError.
+    Raises InputError if it is no longer in the trash, OutputError.
     """
-    about = next((one for one in in_trash(root) if one.id == thrown), None)
+    about = next((each for each in list_trash(root) if each.id == thrown), None)
     if about is None:
         raise InputError("it is not in the trash anymore; reload the page")
     folder = root / about.folder
     if not folder.resolve().is_relative_to(root):
         raise InputError(f"{about.folder}: leads out of the folder")
-    files.refuse_link(root / TRASH)
     number = 1
     while True:
         name = about.name if number == 1 else f"{about.name}-{number}"
-        place = folder / f"{name}.json"
+        target = folder / f"{name}.json"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with transaction.alone(folder, name):
-                if not is_taken(place):
+                if not is_taken(target):
                     (root / TRASH / thrown).rename(transaction.moving(folder, name))
                     transaction.settle(folder, name)
                     break
         except OSError as error:
-            raise OutputError(f"{place}: cannot be put back ({error.strerror})") from error
+            raise OutputError(f"{target}: cannot be put back ({error.strerror})") from error
         number += 1
-    if number > 1 and place.is_file():
-        _follow(folder / f"{about.name}.json", place)
-    return place
+    if number > 1 and target.is_file():
+        _update_recording_path(folder / f"{about.name}.json", target)
+    return target
 
 
-def in_trash(root: Path) -> list[Thrown]:
-    """List all that was thrown away, the latest first, without what links lead to."""
-    return sorted(_trash(root), key=lambda one: -one.at)
+def list_trash(root: Path) -> list[Thrown]:
+    """Return the content of the trash, the latest first."""
+    return sorted(_read_trash(root), key=lambda thrown: -thrown.at)
 
 
-def empty(root: Path, thrown: Collection[str]) -> int:
-    """Delete these for good; returns how many there were."""
-    gone = [one.id for one in _trash(root) if one.id in thrown]
-    for one in gone:
-        shutil.rmtree(root / TRASH / one, ignore_errors=True)
-    return len(gone)
+def delete(root: Path, thrown: Collection[str]) -> int:
+    """Delete transcripts in the trash for good, and return their number."""
+    ids = [each.id for each in _read_trash(root) if each.id in thrown]
+    for each in ids:
+        shutil.rmtree(root / TRASH / each, ignore_errors=True)
+    return len(ids)
 
 
-def is_taken(place: Path, mine: Collection[Path] = ()) -> bool:
-    """Whether something else than `mine` has this name already, as some disk takes names for the same."""
-    wanted = _same(store.name(place))
-    own = {one.name for one in mine if one.parent == place.parent} | {f".{store.name(place)}.lock"}
+def is_taken(path: Path, except_for: Collection[Path] = ()) -> bool:
+    """Return True if other files have the name, as the least distinguishing disk compares names."""
+    name = _comparable(store.base_name(path))
+    ignored = {file.name for file in except_for if file.parent == path.parent}
+    ignored.add(f".{store.base_name(path)}.lock")
     try:
-        there = [one.name for one in place.parent.iterdir() if one.name not in own]
+        others = [file.name for file in path.parent.iterdir() if file.name not in ignored]
     except OSError:
         return False
-    return any(_same(one) == wanted or _same(one).startswith(f"{wanted}.") for one in there)
+    return any(_comparable(other) == name or _comparable(other).startswith(f"{name}.") for other in others)
 
 
-def _trash(root: Path) -> Iterator[Thrown]:
-    with suppress(OSError, ForeignError), files.OpenFolder(root / TRASH) as trash:
-        for folder in map((root / TRASH).joinpath, trash.names()):
+def _read_trash(root: Path) -> Iterator[Thrown]:
+    with suppress(OSError):
+        for folder in (root / TRASH).iterdir():
             try:
-                files.refuse_link(folder)
-                about = decode.from_json(files.read(folder / transaction.ABOUT), Thrown)
-            except (OSError, ValueError, ForeignError):
+                thrown = decode.from_json(files.read(folder / transaction.ABOUT), Thrown)
+            except (OSError, ValueError):
                 continue
-            inside = not PurePosixPath(about.folder).is_absolute() and ".." not in about.folder.split("/")
-            if about.id == folder.name and inside and Path(about.name).name == about.name:
-                yield about
+            inside = not PurePosixPath(thrown.folder).is_absolute() and ".." not in thrown.folder.split("/")
+            if thrown.id == folder.name and inside and Path(thrown.name).name == thrown.name:
+                yield thrown
 
 
-def _follow(path: Path, place: Path) -> None:
-    """Have the transcript that was at `path` and is at `place` say where its recording is."""
+def _update_recording_path(before: Path, path: Path) -> None:
+    """Correct the path of the recording in a transcript that moved from `before` to `path`."""
 
-    def change(found: Transcript) -> Transcript:
-        before = Path(found.audio.path)
-        moved = place.with_name(f"{store.name(place).removesuffix(before.suffix)}{before.suffix}")
-        if _is_of(before.name, store.name(path)) and moved.is_file():
-            now = str(moved) if before.is_absolute() else moved.name
-        else:  # it stays where it is, which is told from where the transcript was
-            there = [one for one in places(found.audio.path, path.parent) if Path(one).is_file()]
-            now = there[0] if there else found.audio.path
-        return replace(found, audio=replace(found.audio, path=now))
+    def change(transcript: Transcript) -> Transcript:
+        old = Path(transcript.audio.path)
+        moved = path.with_name(f"{store.base_name(path).removesuffix(old.suffix)}{old.suffix}")
+        if _has_name(old.name, store.base_name(before)) and moved.is_file():
+            new = str(moved) if old.is_absolute() else moved.name
+        else:  # it did not move; look for it from the former folder
+            candidates = places(transcript.audio.path, before.parent)
+            new = next((each for each in candidates if Path(each).is_file()), transcript.audio.path)
+        return replace(transcript, audio=replace(transcript.audio, path=new))
 
-    if place.is_file():
+    if path.is_file():
         with suppress(InputError):  # it is damaged, as before
-            edits.keep(place, change)
+            edits.update(path, change)
 
 
-def _carry(path: Path, target: Path, recording: Path | None, about: bytes = b"") -> None:
-    """Move everything to `target`: the place of a JSON, or a folder of the trash, with what it was."""
-    name, thrown = store.name(path), target.parent.name == TRASH
-    if thrown:
-        files.refuse_link(target.parent)
+def _move_files(path: Path, target: Path, recording: Path | None, about: bytes = b"") -> None:
+    """Move all files to `target`: the path of a JSON, or a folder of the trash, with its description."""
+    name, to_trash = store.base_name(path), target.parent.name == TRASH
     try:
-        target.parent.mkdir(0o700 if thrown else 0o777, parents=True, exist_ok=True)
-        with ExitStack() as held:
-            for one in sorted({path, *(() if thrown else (target,))}):
-                held.enter_context(transaction.alone(one.parent, store.name(one)))
-            mine = belongings(path, recording)
-            if not mine:
-                raise InputError(f"{path}: is gone; reload the page")
-            if thrown:
-                transaction.carry(mine, path.parent, name, target, about)
+        target.parent.mkdir(0o700 if to_trash else 0o777, parents=True, exist_ok=True)
+        with ExitStack() as locks:
+            for each in sorted({path, *(() if to_trash else (target,))}):
+                locks.enter_context(transaction.alone(each.parent, store.base_name(each)))
+            moving = files_of(path, recording)
+            if not moving:
+                raise InputError(f"{path}: no longer exists; reload the page")
+            if to_trash:
+                transaction.carry(moving, path.parent, name, target, about)
                 return
-            if is_taken(target, mine):
-                raise ConflictError(f"{store.name(target)}: this name is taken; choose another one")
-            transaction.carry(mine, path.parent, name, transaction.moving(target.parent, store.name(target)))
-            transaction.settle(target.parent, store.name(target))
+            new_name = store.base_name(target)
+            if is_taken(target, moving):
+                raise ConflictError(f"{new_name}: this name is taken; choose another one")
+            transaction.carry(moving, path.parent, name, transaction.moving(target.parent, new_name))
+            transaction.settle(target.parent, new_name)
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be moved ({error.strerror}); fix: close it in other programs, or fix the "
@@ -193,20 +189,20 @@ def _carry(path: Path, target: Path, recording: Path | None, about: bytes = b"")
         ) from error
 
 
-def _recording(path: Path) -> Path | None:
-    """The recording of a transcript, if it lies beside it."""
+def _recording_beside(path: Path) -> Path | None:
+    """Return the path beside the transcript that its recording would have; None: unreadable transcript."""
     try:
-        found = document.summary(files.read(path))
+        head = document.summary(files.read(path))
     except OSError:
         return None
-    return None if found is None else path.with_name(PurePosixPath(found.audio.path.replace("\\", "/")).name)
+    return None if head is None else path.with_name(PurePosixPath(head.audio.path.replace("\\", "/")).name)
 
 
-def _is_of(recording: str, name: str) -> bool:
-    """Whether a recording goes by the name of a transcript: `call.wav` by call, and by call.wav."""
+def _has_name(recording: str, name: str) -> bool:
+    """Return True if a recording shares the name of a transcript: call.wav does with call and call.wav."""
     return name in (recording, Path(recording).stem)
 
 
-def _same(name: str) -> str:
-    """Equal for names that some disk takes for the same, hidden or not."""
+def _comparable(name: str) -> str:
+    """Return equal texts for names that some disk considers equal, hidden or not."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold()).removeprefix(".")

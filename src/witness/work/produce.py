@@ -317,7 +317,7 @@ def _write(
     left: tuple[str, ...] = ()
     if opened is not None:
         beside = [form for form, file in files if file == store.sibling(opened.path, form)]
-        link = opened.findings_of(transcript.audio.sha256)
+        link = opened.findings_link(transcript.audio.sha256)
         changed = document.in_milliseconds(transcript)
         left = opened.write(changed, link, also=beside, sound=page).left
         files = [(form, file) for form, file in files if form not in beside]

@@ -107,7 +107,7 @@ def _with_samples(job: Job) -> Settings:
             sample = engine.transcribe(path)
         except InputError as error:  # the client that sent it knows no such file
             raise InputError(str(error).replace(path, f"the sample of {one_line(name)}")) from error
-        voices.write(voiceprints.introduce(sample, name), folder)
+        voices.write(voiceprints.enroll_sample(sample, name), folder)
     models = {**settings.models, "known": voices.fingerprint(folder)}
     return replace(settings, options=replace(settings.options, known=str(folder)), models=models)
 

@@ -61,7 +61,7 @@ def content(path: Path, form: Format, options: ExportOptions = UNCHANGED) -> tup
     """
     output_paths.check_libraries([form])
     if form == Format.JSON and options == UNCHANGED:
-        return output_paths.name_of(store.name(path), form), store.content(path)
+        return output_paths.name_of(store.base_name(path), form), store.load(path).content
     transcript, title, covered = _styled(path, options)
     audio = store.read(path).audio
     how = PageAudio.EMBED if audio.transcribed.duration < sound.EMBEDDED else PageAudio.NONE
@@ -97,6 +97,6 @@ def _styled(path: Path, options: ExportOptions) -> tuple[Transcript, str, Spans]
     """Return the transcript with the options, its title, and the stretches whose sound a tone covers."""
     transcript = store.read(path).styled(options.style)
     if options.names != "anonymous":
-        return transcript, store.name(path), ()
-    without_names = anonymous.anonymous(transcript, options.hidden)
+        return transcript, store.base_name(path), ()
+    without_names = anonymous.anonymize(transcript, options.hidden)
     return without_names.transcript, without_names.title, without_names.covered

@@ -72,7 +72,7 @@ def html(path: Path, visit: Visit, script: Sequence[str]) -> bytes:
         "restorable": shown.restorable,
         "replaced": previous.read(path) is not None,
         "foreign": _other_language(shown.base),
-        "history": store.history_of(path).name,
+        "history": store.history_path(path).name,
         "corrected": any(correction.kind != "note" for correction in shown.base.corrections),
         "asked": shown.base.asked.speakers,
     }
@@ -123,7 +123,9 @@ def peaks(path: Path) -> bytes:
     """
     transcript = store.read(path)
     beside = store.sibling(path, Format.HTML)
-    embedded = page.sound_in(store.content(beside).decode("utf-8", "replace")) if beside.is_file() else None
+    embedded = (
+        page.sound_in(store.load(beside).content.decode("utf-8", "replace")) if beside.is_file() else None
+    )
     if embedded is not None:
         return embedded.peaks
     part = transcript.audio.transcribed
@@ -202,11 +204,10 @@ class FolderWords(Struct):
 
 
 def occurrences_of(path: Path, heard: str, written: str) -> FoundPlaces:
-    content = store.content(path)
-    transcript = store.transcript(path, store.decoded(path, content))
-    matches = corrections.find_occurrences(transcript, heard, written)
+    stored = store.load(path)
+    matches = corrections.find_occurrences(stored.transcript, heard, written)
     places = msgspec.convert(matches, list[FoundPlace], from_attributes=True)
-    return FoundPlaces(files.sha256(content), places)
+    return FoundPlaces(stored.version, places)
 
 
 def differences(path: Path) -> Differences | None:
@@ -218,7 +219,7 @@ def differences(path: Path) -> Differences | None:
 def folder_words(folder: Path, root: Path, take: Sequence[str] = (), drop: Sequence[str] = ()) -> FolderWords:
     """Return the vocabulary of a folder below `root`, after taking terms into it and dropping others."""
     if take or drop:
-        project_words.settle(folder, take=take, drop=drop)
+        project_words.decide(folder, take=take, drop=drop)
     vocabulary = project_words.vocabulary(folder, root)
     return FolderWords(project_words.read(folder).vocabulary, vocabulary, project_words.offers(folder))
 
@@ -262,9 +263,9 @@ def enroll(path: Path, known: Path, name: str, voice_of: str | Part) -> Enrolled
     """Keep the voice of a speaker, or of the one person who speaks in a part, in the folder `known`."""
     saved = redo.read(path)
     if isinstance(voice_of, Part):
-        voice = voiceprints.enroll(saved, name, voice_of)
+        voice = voiceprints.enroll_part(saved, name, voice_of)
     else:
-        voice = voiceprints.remember(saved, name, voice_of)
+        voice = voiceprints.enroll_speaker(saved, name, voice_of)
     voices.write(voice, known)
     return EnrolledVoice(voice.name, voice.seconds)
 
@@ -275,14 +276,14 @@ def find_voice(path: Path, known: Path, name: str) -> VoiceSearch:
     except store.OtherJsonError:
         return VoiceSearch(is_transcript=False)
     voice = voices.read_one(voices.path_of(name, known))
-    best = voiceprints.find(saved, voice)
+    best = voiceprints.find_speaker(saved, voice)
     if best is None:
         return VoiceSearch()
     speaker, score = best
     called = saved.names[speaker] or speaker
     match = VoiceMatch(
-        *(speaker, called, voiceprints.in_words(called, voice.name, score)),
-        *(voiceprints.longest(saved.turns, speaker), files.sha256(files.read(path))),
+        *(speaker, called, voiceprints.describe_match(called, voice.name, score)),
+        *(voiceprints.longest_turn_start(saved.turns, speaker), files.sha256(files.read(path))),
     )
     return VoiceSearch(match=match)
 

@@ -26,8 +26,17 @@ R = TypeVar("R")
 LIMITS = Limits(seconds=600.0)
 """Limits of one call; the outline of a day of sound takes a few minutes."""
 CALLS = Calls(
-    *(edits.save, edits.add, edits.name, edits.note, edits.rewrite, edits.tag, edits.recount, edits.original),
-    *(previous.look_through, previous.swap, trash.move, trash.throw, trash.restore),
+    *(
+        edits.save,
+        edits.add_corrections,
+        edits.name_speaker,
+        edits.add_notes,
+        edits.rewrite_words,
+        edits.change_tags,
+        edits.recount_speakers,
+        edits.restore_original,
+    ),
+    *(previous.mark_seen, previous.swap, trash.move, trash.throw, trash.restore),
     *(exports.content, exports.audible, exports.preview, views.project),
     *(views.html, views.saved_steps, views.occurrences_of, views.differences, views.folder_words),
     *(views.peaks, views.recording, views.source),

@@ -186,7 +186,7 @@ async def tag(request: Request) -> Response:
         raise HTTPException(400, f"add and remove have at most {MOST_TAGS} tags")
     desk = desk_of(request)
     path = await run_in_threadpool(lambda: desk.library.path_of(_row(request))[0])
-    written = await desk.editor.run(edits.tag, path, body.add, body.remove)
+    written = await desk.editor.run(edits.change_tags, path, body.add, body.remove)
     desk.library.changed()
     return respond(written)
 
@@ -205,7 +205,7 @@ def throw(request: Request) -> Response:
 
 def list_trash(request: Request) -> Response:
     """List the trash, the latest first."""
-    thrown = trash.in_trash(desk_of(request).folder)
+    thrown = trash.list_trash(desk_of(request).folder)
     rows = [
         _json({"id": entry.id, "name": entry.name, "folder": entry.folder, "date": entry.at})
         for entry in thrown
@@ -224,7 +224,7 @@ def restore(request: Request) -> Response:
 async def empty(request: Request) -> Response:
     """Delete these recordings in the trash for good."""
     body = await body_of(request, Ids)
-    count = await run_in_threadpool(trash.empty, desk_of(request).folder, body.ids)
+    count = await run_in_threadpool(trash.delete, desk_of(request).folder, body.ids)
     return JSONResponse({"deleted": count})
 
 

@@ -231,27 +231,27 @@ async def save(request: Request) -> Response:
 
 async def add_corrections(request: Request) -> Response:
     body = await body_of(request, AddedCorrections)
-    return await _change(request, edits.add, body.version, body.corrections)
+    return await _change(request, edits.add_corrections, body.version, body.corrections)
 
 
 async def add_notes(request: Request) -> Response:
     body = await body_of(request, AddedNotes)
-    return await _change(request, edits.note, body.version, body.steps)
+    return await _change(request, edits.add_notes, body.version, body.steps)
 
 
 async def restore_original(request: Request) -> Response:
     """Go back to the machine's version."""
-    return await _change(request, edits.original, (await body_of(request, Seen)).version)
+    return await _change(request, edits.restore_original, (await body_of(request, Seen)).version)
 
 
 async def count_speakers(request: Request) -> Response:
     body = await body_of(request, SpeakerCount)
-    return await _change(request, edits.recount, body.version, body.speakers)
+    return await _change(request, edits.recount_speakers, body.version, body.speakers)
 
 
 async def name_speaker(request: Request) -> Response:
     body = await body_of(request, SpeakerName)
-    return await _change(request, edits.name, body.version, body.speaker, body.name)
+    return await _change(request, edits.name_speaker, body.version, body.speaker, body.name)
 
 
 async def list_occurrences(request: Request) -> Response:
@@ -263,7 +263,7 @@ async def list_occurrences(request: Request) -> Response:
 
 async def rewrite(request: Request) -> Response:
     body = await body_of(request, Rewriting)
-    return await _change(request, edits.rewrite, body.version, body.heard, body.written, body.places)
+    return await _change(request, edits.rewrite_words, body.version, body.heard, body.written, body.places)
 
 
 async def _change(
@@ -387,7 +387,7 @@ async def list_differences(request: Request) -> Response:
 
 async def look_through(request: Request) -> Response:
     """Note that a person has looked through the differences."""
-    return await _change(request, previous.look_through, (await body_of(request, Seen)).version)
+    return await _change(request, previous.mark_seen, (await body_of(request, Seen)).version)
 
 
 async def swap(request: Request) -> Response:
