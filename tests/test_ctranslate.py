@@ -248,7 +248,7 @@ def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fa
     [
         ("ami_trn03", 4.3, False, 0.85),
         ("sim_cven_02_3spk", 12.0, False, 0.6),
-        ("sim_cven_00_2spk", 16.0, True, 0.75),
+        ("sim_cven_00_2spk", 16.0, True, 0.65),
     ],
     ids=["a sentence", "more sentences", "a long far passage"],
 )
