@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from witness.models import ct2
-from witness.recognition import mel
+from witness.recognition.aligner import mel_filters
 
 Array = npt.NDArray[np.float32]
 
@@ -69,7 +69,7 @@ def convert(folder: Path, target: Path) -> Path:
     tokens = [in_bytes(token) for token in texts(folder)]
     with target.open("wb") as file:
         file.write(struct.pack("<12i", 0x67676D6C, *sizes))
-        file.write(struct.pack("<2i", bands, 201) + mel.filters(bands).tobytes())
+        file.write(struct.pack("<2i", bands, 201) + mel_filters(bands).tobytes())
         file.write(struct.pack("<i", len(tokens)))
         for token in tokens:
             file.write(struct.pack("<i", len(token)) + token)

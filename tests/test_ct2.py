@@ -19,8 +19,8 @@ from conftest import ROOT
 from witness.errors import ModelError, UsageError
 from witness.models import ct2, own
 from witness.models import ggml as ggml_file
-from witness.recognition import requirements
-from witness.recognition.mel import filters as mel_filters
+from witness.recognition.aligner import mel_filters
+from witness.recognition.recognizer import check_model
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import ct2_to_ggml
@@ -76,14 +76,14 @@ def test_a_folder_says_what_it_holds(folder: Path) -> None:
     assert ct2.inspect(folder).multilingual
     found = own.read_recognizer(folder)
     assert (found.name, found.path, found.engine) == ("model", str(folder), "ctranslate2")
-    requirements.check(found, "de", translate=True)
+    check_model(found, "de", translate=True)
     english = own.read_recognizer(writer.write(folder.parent / "english"))
     assert not ct2.inspect(Path(english.path)).multilingual
-    requirements.check(english, "en", translate=False)
+    check_model(english, "en", translate=False)
     with pytest.raises(
         UsageError, match=r"english does not know the language 'de' \(it knows only English\)"
     ):
-        requirements.check(english, "de", translate=False)
+        check_model(english, "de", translate=False)
 
 
 def test_either_vocabulary_will_do(folder: Path) -> None:
@@ -310,7 +310,9 @@ def test_all_of_a_piece_tells_its_language(folder: Path) -> None:
     sound = np.pad(ggml.tones(ggml.LOW, ggml.HIGH), (0, 4 * 16_000))
     whole, frames = engine._whisper, len(sound) // 320
     (expected,) = whole.model.detect_language(view(whole.encode(sound)))
-    assert engine.languages_of(sound, [frames]) == [{token[2:-2]: share for token, share in expected}]
+    assert engine.detect_languages(sound, [frames]) == [{token[2:-2]: share for token, share in expected}]
     (expected,) = whole.model.detect_language(view(whole.encode(sound[:32_000], 1000)))  # a part of 2 s
-    assert engine.languages_of(sound[:32_000], [100]) == [{token[2:-2]: share for token, share in expected}]
-    assert len(engine.languages_of(sound, [frames // 2, frames])) == 2
+    assert engine.detect_languages(sound[:32_000], [100]) == [
+        {token[2:-2]: share for token, share in expected}
+    ]
+    assert len(engine.detect_languages(sound, [frames // 2, frames])) == 2

@@ -15,7 +15,7 @@ from conftest import CALL
 from witness import machine_limits
 from witness.audio import decode
 from witness.models import ct2
-from witness.recognition.engine_client import Remote
+from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.engine_worker import DecodeOptions, Load
 from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.recognition.vad import Speech
@@ -126,18 +126,18 @@ def test_the_company_of_a_piece_changes_nothing(weights, pieces, greedy):
     pieces = pieces[: 3 if greedy else 2]
     engine = ctranslate.CTranslate2Engine(Load(weights, gpu=False, threads=1, aligner=None))
     order = DecodeOptions(1, "en", greedy=greedy)
-    alone = [heard for piece in pieces for heard in engine.hear([piece], order)]
+    alone = [heard for piece in pieces for heard in engine.recognize([piece], order)]
     assert all(len(heard.tokens) > 3 and heard.logprob is not None for heard in alone)
-    assert list(engine.hear(pieces, order)) == alone
+    assert list(engine.recognize(pieces, order)) == alone
     if greedy:
-        assert list(engine.hear(pieces[1:], order)) == alone[1:]
+        assert list(engine.recognize(pieces[1:], order)) == alone[1:]
 
 
 def test_tones_are_words(folder):
     """Without real weights: the engine hears what the small model knows."""
     engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=2, aligner=None))
     sound = ggml.tones(ggml.LOW, ggml.LOW, ggml.LOW)
-    (heard,) = engine.hear([np.ascontiguousarray(sound, np.float32)], DecodeOptions(1, "en"))
+    (heard,) = engine.recognize([np.ascontiguousarray(sound, np.float32)], DecodeOptions(1, "en"))
     assert [token.text for token in heard.tokens] == [word.decode() for word in ggml.LOW_SCRIPT[:3]]
 
 
@@ -149,7 +149,7 @@ def test_the_first_piece_has_the_cores_that_it_can_use(folder, monkeypatch, thre
     """So that its words are there soon; where there are more, the others are asked for, too."""
     asked = []
 
-    class Watched(Remote):
+    class Watched(RemoteEngine):
         def send(self, parts, order, when):
             asked.append(("send", len(parts)))
             return super().send(parts, order, when)
@@ -158,7 +158,7 @@ def test_the_first_piece_has_the_cores_that_it_can_use(folder, monkeypatch, thre
             asked.append(("receive", 0))
             return super().receive(number)
 
-    monkeypatch.setattr(recognizer, "Remote", Watched)
+    monkeypatch.setattr(recognizer, "RemoteEngine", Watched)
     model = ModelFile("small", str(folder), "", "ctranslate2")
     with TrackRecognizer(model, TranscribeOptions("en"), threads=threads) as running:
         running.send(np.tile(ggml.tones(*[ggml.LOW] * 29), 4))
@@ -171,12 +171,12 @@ def test_the_sides_of_a_call_are_recognized_in_the_order_of_time(folder, monkeyp
     """So that the text begins at the beginning."""
     asked = []
 
-    class Watched(Remote):
+    class Watched(RemoteEngine):
         def receive(self, number):
             asked.append(self._sent[number][1])
             return super().receive(number)
 
-    monkeypatch.setattr(recognizer, "Remote", Watched)
+    monkeypatch.setattr(recognizer, "RemoteEngine", Watched)
     tracks = [np.tile(ggml.tones(*[tone] * 29), 2) for tone in (ggml.LOW, ggml.HIGH)]
     told = []
     model = ModelFile("small", str(folder), "", "ctranslate2")
@@ -199,8 +199,8 @@ def test_no_piece_is_encoded_twice(folder, monkeypatch):
     encode = engine._whisper.encode
     monkeypatch.setattr(engine._whisper, "encode", lambda samples: encoded.append(1) or encode(samples))
     sound = np.ascontiguousarray(ggml.tones(ggml.LOW, ggml.LOW), np.float32)
-    engine.languages_of(sound, [50, 100])
-    (heard,) = engine.hear([sound], DecodeOptions(1, "en"))
+    engine.detect_languages(sound, [50, 100])
+    (heard,) = engine.recognize([sound], DecodeOptions(1, "en"))
     assert heard.tokens
     assert len(encoded) == 1
 
@@ -211,12 +211,12 @@ def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fa
     """A piece whose text did not convince is searched with all beams."""
     orders = []
 
-    class Watched(Remote):
+    class Watched(RemoteEngine):
         def send(self, parts, order, when):
             orders.append(order)
             return super().send(parts, order, when)
 
-    monkeypatch.setattr(recognizer, "Remote", Watched)
+    monkeypatch.setattr(recognizer, "RemoteEngine", Watched)
     folder = str(writer.write(tmp_path / "model", endless=True))
     model, sound = ModelFile("small", folder, "", "ctranslate2"), ggml.tones(*[ggml.LOW] * 12)
     with TrackRecognizer(model, TranscribeOptions("en", fast_words=fast_words), threads=1) as running:
@@ -235,7 +235,7 @@ def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fa
 
     model_of_engine, engine._whisper.model = engine._whisper.model, Model()
     for again in (False, True):
-        engine.hear([sound], next(order for order in orders if order.again == again))
+        engine.recognize([sound], next(order for order in orders if order.again == again))
     assert searched == beams
 
 

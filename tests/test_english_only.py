@@ -7,7 +7,7 @@ import pytest
 
 from witness.recognition.chunking import Piece
 from witness.recognition.engine_worker import ChunkResult, EngineToken
-from witness.recognition.track_languages import Doubts
+from witness.recognition.language_tracking import Doubts
 from witness.recognition.vad import FRAME_RATE
 
 GOOD, IMPROBABLE = ("a sentence of a few words", -0.3), ("no, I was a horse", -0.9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from witness.recognition.chunking import Piece
-from witness.recognition.decode_queue import Hearing
+from witness.recognition.decode_queue import DecodeQueue
 from witness.recognition.engine_worker import Abilities, ChunkResult
 
 
@@ -37,7 +37,7 @@ class Engine:
 
 def hearing(engine, count, **other):
     some = [Piece(np.arange(30 * number, 30 * number + 30)) for number in range(count)]
-    return some, Hearing(engine, engine.send, some, count=count, **other)
+    return some, DecodeQueue(engine, engine.send, some, count=count, **other)
 
 
 @pytest.mark.parametrize(("workers", "beside", "held"), [(1, 1, 1), (2, 1, 2), (8, 1, 8), (8, 2, 4)])

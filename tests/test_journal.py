@@ -17,7 +17,7 @@ from conftest import CALL
 from witness import pipeline
 from witness.errors import CancelledError
 from witness.options import Options, Runtime
-from witness.recognition.engine_client import Remote
+from witness.recognition.engine_client import RemoteEngine
 from witness.storage import checkpoint as journal_module
 from witness.storage.checkpoint import OLD, Journal
 from witness.transcript import assemble
@@ -165,24 +165,26 @@ def transcribed(talk, model, journal, *, cancel=None, notes=None):
 def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
     plain = transcribed(talk, model, None)
     cancel = threading.Event()
-    receive = Remote.receive
+    receive = RemoteEngine.receive
 
     def once(self, number):
         cancel.set()
         return receive(self, number)
 
-    monkeypatch.setattr(Remote, "receive", once)
+    monkeypatch.setattr(RemoteEngine, "receive", once)
     with Journal() as journal, pytest.raises(CancelledError):
         transcribed(talk, model, journal, cancel=cancel)
     monkeypatch.setattr(pipeline, "stream", None)  # the diarizer would fail
     heard = []
-    monkeypatch.setattr(Remote, "receive", lambda self, number: heard.append(1) or receive(self, number))
+    monkeypatch.setattr(
+        RemoteEngine, "receive", lambda self, number: heard.append(1) or receive(self, number)
+    )
     notes = []
     with Journal() as journal:
         again = transcribed(talk, model, journal, notes=notes)
     assert (again.words, again.turns, again.warnings) == (plain.words, plain.turns, plain.warnings)
     assert sum("continues where it stopped" in line for line in notes) == 1
-    monkeypatch.setattr(Remote, "send", None)  # the recognizer would fail
+    monkeypatch.setattr(RemoteEngine, "send", None)  # the recognizer would fail
     with Journal() as journal:
         third = transcribed(talk, model, journal)
     assert third.words == plain.words

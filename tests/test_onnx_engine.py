@@ -102,6 +102,7 @@ def test_each_tone_is_its_word_at_its_time(loaded, tmp_path, kind):
         "prompts": False,
         "translates": False,
         "compares_languages": False,
+        "repeats_above": 0.0,
     }
     reply = ask(ggml.tones(None, LOW, None, HIGH, HIGH, None, LOW, None))
     assert reply["ended"] is True

@@ -28,15 +28,23 @@ from witness.progress import AboutMachine, Reporter, no_progress
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
 from witness.recognition.engine_worker import ChunkResult, EngineToken
-from witness.recognition.fallback import Coverage, Note, convincing, second_look, to_lines
-from witness.recognition.hallucination_checks import doubt
-from witness.recognition.language_tracking import Tracker, among, decide, may_change
-from witness.recognition.prompting import context, fit, plain
-from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
-from witness.recognition.requirements import gpu_memory
+from witness.recognition.fallback import Coverage, Note, check_texts, doubt, format_notes, recognize_gaps
+from witness.recognition.language_tracking import (
+    Tracker,
+    TrackLanguages,
+    decide,
+    keep_allowed,
+    may_change,
+)
+from witness.recognition.recognizer import (
+    TrackRecognizer,
+    TranscribeOptions,
+    context,
+    fit,
+    without_control_tokens,
+)
 from witness.recognition.tokens import Token
-from witness.recognition.track_input import TrackWork
-from witness.recognition.track_languages import TrackLanguages
+from witness.recognition.track_input import TrackInput
 from witness.recognition.vad import FRAME, FRAME_RATE, Speech
 from witness.schema import (
     FRAME_DURATION,
@@ -308,7 +316,7 @@ def test_the_child_imports_little():
 def working(monkeypatch):
     """Waits until the child has been given a piece, and a little more, so that it is inside whisper_full."""
     begun = threading.Event()
-    hear = TrackRecognizer._hear
+    hear = TrackRecognizer._decode
 
     def watched(*arguments, **options):
         begun.set()
@@ -318,7 +326,7 @@ def working(monkeypatch):
         assert begun.wait(60)
         time.sleep(0.3)
 
-    monkeypatch.setattr(TrackRecognizer, "_hear", watched)
+    monkeypatch.setattr(TrackRecognizer, "_decode", watched)
     return wait
 
 
@@ -326,7 +334,7 @@ def test_leaving_ends_the_child_at_once(endless, working):
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
-        pid = running._engine._child.pid
+        pid = running._remote._child.pid
         assert alive(pid)
         begun = time.monotonic()
     assert time.monotonic() - begun < 15  # the piece takes much longer
@@ -345,7 +353,7 @@ def test_whoever_waits_for_words_can_change_their_mind(endless):
         running.send(ggml.tones(*[L] * 29))
         with pytest.raises(CancelledError):
             running.result()
-        pid = running._engine._child.pid
+        pid = running._remote._child.pid
     assert not alive(pid)
 
 
@@ -353,7 +361,7 @@ def test_an_exception_ends_the_child(model):
     running = started(model)
     with pytest.raises(KeyboardInterrupt), running:
         raise KeyboardInterrupt
-    assert not alive(running._engine._child.pid)
+    assert not alive(running._remote._child.pid)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -361,7 +369,7 @@ def test_a_killed_child_is_an_error_of_one_line(endless, working):
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
-        running._engine._child.kill()
+        running._remote._child.kill()
         begun = time.monotonic()
         with pytest.raises(TranscriptionError, match=r"^[^\n]*SIGKILL at 0:00[^\n]*endless\.bin[^\n]*$"):
             running.result()
@@ -376,7 +384,7 @@ def test_the_child_leaves_ctrl_c_to_its_parent(model):
     with started(model) as running:
         running.send(ggml.tones(L))
         running.result()
-        os.kill(running._engine._child.pid, signal.SIGINT)
+        os.kill(running._remote._child.pid, signal.SIGINT)
         running.send(ggml.tones(L, L))
         assert len(running.result().words) == 2
 
@@ -388,7 +396,7 @@ def test_a_killed_parent_leaves_no_orphan(endless):
         "from witness.schema import ModelFile\n"
         "running = TrackRecognizer(ModelFile('m', sys.argv[1], ''), threads=1)\n"
         "running.send(ggml.tones(*[300.0] * 29))\n"
-        "print(running._engine._child.pid, flush=True)\ntime.sleep(60)\n"
+        "print(running._remote._child.pid, flush=True)\ntime.sleep(60)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", code, str(endless)]
@@ -555,7 +563,7 @@ def test_memory_on_a_gpu(tmp_path, width, layers, printed):
     sizes = (51866, 1500, width, width // 64, 32, 448, width, width // 64, layers, 128, 8)
     path.write_bytes(MAGIC + FIELDS.pack(*sizes) + bytes(1_000_000))
     retries = 6 * 4 * width * layers * 512 / 1e6
-    needed = gpu_memory(ModelFile("m", str(path), "")) / 1e6
+    needed = gpus.memory(ModelFile("m", str(path), "")) / 1e6
     assert needed == pytest.approx(1 + printed + retries, rel=0.1)
 
 
@@ -566,7 +574,7 @@ def test_memory_on_a_gpu_by_recognizer(tmp_path):
     with path.open("r+b") as file:
         file.truncate(574_041_195)
     whisper, transcribe, ctranslate, onnx = (
-        gpu_memory(ModelFile("m", str(path), "", engine))
+        gpus.memory(ModelFile("m", str(path), "", engine))
         for engine in ("whisper.cpp", "transcribe-cpp", "ctranslate2", "onnx-asr")
     )
     assert whisper == pytest.approx(1158 << 20, rel=0.03)
@@ -577,8 +585,8 @@ def test_memory_on_a_gpu_by_recognizer(tmp_path):
 def test_memory_of_what_is_no_model(tmp_path):
     for content in (b"", b"lmgg", bytes(100)):
         (tmp_path / "no-model.bin").write_bytes(content)
-        assert gpu_memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
-    assert gpu_memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
+        assert gpus.memory(ModelFile("m", str(tmp_path / "no-model.bin"), "")) is None
+    assert gpus.memory(ModelFile("m", str(tmp_path / "missing.bin"), "")) is None
 
 
 @pytest.mark.skipif(not gpus.has_gpu_backend(), reason="this whisper.cpp was built for the CPU")
@@ -986,9 +994,9 @@ def believed(first, *tries):
         asked.extend(len(piece) for piece in some)
         return [(piece, left.pop(0) if len(left) > 1 else left[0]) for piece in some]
 
-    ((found, notes),) = convincing([(WHOLE, first)], again, LOUD, lambda *_: Coverage(0.0, 0.0, 0.0))
+    ((found, notes),) = check_texts([(WHOLE, first)], again, LOUD, lambda *_: Coverage(0.0, 0.0, 0.0))
     heard = ["".join(token.text for token in one.tokens) for _, one in found]
-    return heard, [note.what for note in notes], sum(asked) / len(WHOLE)
+    return heard, [note.text for note in notes], sum(asked) / len(WHOLE)
 
 
 KEPT = "the text is improbable, even when it is heard again; check it"
@@ -1046,7 +1054,7 @@ def spread(text, start, end):
 
 def test_a_text_that_leaves_speech_without_words_is_heard_again_in_halves():
     """One sentence of a window, at the wrong time or stretched, or the end alone of a longer text."""
-    track = TrackWork(0, noise(30), LOUD, speech_of([(0.0, 30.0)], 30))
+    track = TrackInput(0, noise(30), LOUD, speech_of([(0.0, 30.0)], 30))
 
     def complete(first, half):
         asked = []
@@ -1055,7 +1063,7 @@ def test_a_text_that_leaves_speech_without_words_is_heard_again_in_halves():
             asked.extend(some)
             return [(piece, half(len(piece) / FRAME_RATE)) for piece in some]
 
-        ((found, notes),) = convincing([(WHOLE, first)], again, LOUD, track.coverage)
+        ((found, notes),) = check_texts([(WHOLE, first)], again, LOUD, track.coverage)
         return [(piece.start, _text(heard)) for piece, heard in found], notes, asked
 
     def full(seconds):
@@ -1066,7 +1074,7 @@ def test_a_text_that_leaves_speech_without_words_is_heard_again_in_halves():
         assert [text for _, text in found] == [HALF, HALF]
         assert found[0][0] == 0.0
         assert 10.0 <= found[1][0] <= 20.0
-        assert note.what == "heard again, because the first text leaves speech without words"
+        assert note.text == "heard again, because the first text leaves speech without words"
         assert len(asked) == 2
     assert complete(spread(HALF + SENTENCE, 0, 30), full) == ([(0.0, HALF + SENTENCE)], [], [])
     # Halves in which nothing is heard, or a loop, take no word away.
@@ -1077,14 +1085,14 @@ def test_a_text_that_leaves_speech_without_words_is_heard_again_in_halves():
 
 
 def test_where_nothing_is_heard_at_first_halves_are_heard():
-    track = TrackWork(0, noise(30), LOUD, speech_of([(0.0, 30.0)], 30))
+    track = TrackInput(0, noise(30), LOUD, speech_of([(0.0, 30.0)], 30))
 
     def again(some):
         return [
             (piece, spread(HALF if len(piece) < WINDOW else "", 0, len(piece) / FRAME_RATE)) for piece in some
         ]
 
-    found = second_look([WHOLE], again, lambda one: track.words([one]), [], LOUD, track.coverage)
+    found = recognize_gaps([WHOLE], again, lambda one: track.words([one]), [], LOUD, track.coverage)
     assert "".join(word.text for word in found) == HALF + HALF
 
 
@@ -1102,7 +1110,7 @@ def test_dots_are_no_words():
 
 def test_a_warning_for_all_that_is_said_alike():
     notes = [Note(Piece(np.arange(50 * start, 50 * start + 50)), "check it") for start in (9, 0, 3, 5)]
-    assert list(to_lines([*notes, Note(WHOLE, "again")], lambda seconds: f"{seconds:.0f}")) == [
+    assert list(format_notes([*notes, Note(WHOLE, "again")], lambda seconds: f"{seconds:.0f}")) == [
         "0 to 30: again",
         "0 to 1, 3 to 4, 5 to 6 and 1 more: check it",
     ]
@@ -1132,7 +1140,7 @@ def test_the_context():
     ],
 )
 def test_a_prompt_is_text(given, heard):
-    assert plain(given) == heard
+    assert without_control_tokens(given) == heard
 
 
 def test_what_is_taken_out_is_told(folder):
@@ -1248,7 +1256,7 @@ def tracked(*pieces):
             )
     return [
         [(piece.start, piece.end, heard.language if heard else piece.language) for piece, heard in some]
-        for some in (*given, tracker.rest())
+        for some in (*given, tracker.finish())
     ]
 
 
@@ -1290,7 +1298,7 @@ class Teller:
 )
 def test_a_language_changes_only_where_parts_by_themselves_say_so(among, alone, heard):
     sound = noise(20)
-    track, engine = TrackWork(0, sound, Loudness.of(sound), None), Teller(among, alone)
+    track, engine = TrackInput(0, sound, Loudness.of(sound), None), Teller(among, alone)
     piece, found = heard_as(tokens=9, logprob=-0.3)
     languages = TrackLanguages(track, None, engine, lambda _: "")
     again = []
@@ -1300,7 +1308,7 @@ def test_a_language_changes_only_where_parts_by_themselves_say_so(among, alone, 
             again.append(one.language)
             yield one, found
 
-    (result,) = languages.decided([(piece, replace(found, unclear=True))], "en", hear)
+    (result,) = languages.decide([(piece, replace(found, unclear=True))], "en", hear)
     assert result[0].frames.tolist() == piece.frames.tolist()
     assert again == [heard]
     parts, *others = engine.asked
@@ -1309,9 +1317,11 @@ def test_a_language_changes_only_where_parts_by_themselves_say_so(among, alone, 
 
 
 def test_only_what_may_be_spoken_counts():
-    assert among({"en": 0.6, "cy": 0.3, "de": 0.1}, ("en", "de")) == pytest.approx({"en": 6 / 7, "de": 1 / 7})
-    assert among({"en": 0.6}, ()) == {"en": 1.0}
-    assert among({"cy": 1.0}, ("de",)) == {}
+    assert keep_allowed({"en": 0.6, "cy": 0.3, "de": 0.1}, ("en", "de")) == pytest.approx(
+        {"en": 6 / 7, "de": 1 / 7}
+    )
+    assert keep_allowed({"en": 0.6}, ()) == {"en": 1.0}
+    assert keep_allowed({"cy": 1.0}, ("de",)) == {}
 
 
 def test_parts_of_a_piece_are_all_of_it():

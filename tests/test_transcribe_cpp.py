@@ -23,8 +23,7 @@ from witness.models import engines
 from witness.options import Recognizer
 from witness.recognition import gpus
 from witness.recognition.engine_worker import DecodeOptions
-from witness.recognition.recognizer import TrackRecognizer as Hearing
-from witness.recognition.recognizer import TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
 from witness.schema import ModelFile
 
 LOW, HIGH = 300.0, 3000.0
@@ -96,6 +95,7 @@ def test_words_and_their_times(child, model):
         "prompts": True,
         "translates": False,
         "compares_languages": False,
+        "repeats_above": None,
     }
     heard = hear(child, SOUND)
     assert [text for text, *_ in heard["tokens"]] == WORDS
@@ -123,7 +123,7 @@ def test_what_cannot_be_loaded(child, model, tmp_path):
     (tmp_path / "cut.bin").write_bytes(Path(file.path).read_bytes()[:-100])
     for other, problem in (
         (replace(file, path=str(tmp_path / "cut.bin")), "the file is damaged or incomplete"),
-        (replace(file, aligner=None), "no model that tells when words are said"),
+        (replace(file, aligner=None), "no model that times words"),
     ):
         with pytest.raises(RefusedError, match=problem):
             load(child, other)
@@ -147,7 +147,7 @@ def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, thread
 @needs_it
 def test_without_a_gpu_the_cpu_does_it_and_a_warning_says_so(model, monkeypatch):
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "")
-    with Hearing(model(), TranscribeOptions("en"), threads=1) as hearing:
+    with TrackRecognizer(model(), TranscribeOptions("en"), threads=1) as hearing:
         hearing.send(SOUND)
         found = hearing.result()
     assert [word.text for word in found.words] == WORDS
@@ -157,7 +157,7 @@ def test_without_a_gpu_the_cpu_does_it_and_a_warning_says_so(model, monkeypatch)
 
 @needs_it
 def test_a_card_comes_before_a_part_of_the_processor():
-    from witness.recognition.transcribe_cpp import best
+    from witness.recognition.transcribe_cpp import best_device
 
     devices = [
         SimpleNamespace(kind=kind, device_type=type_, description=name)
@@ -170,8 +170,8 @@ def test_a_card_comes_before_a_part_of_the_processor():
         )
     ]
     for left, name in ((5, "RX 9070"), (3, "Vega 8"), (2, "llvmpipe")):
-        assert best(devices[:left]).description == name
-    assert best(devices[:1]) is None
+        assert best_device(devices[:left]).description == name
+    assert best_device(devices[:1]) is None
 
 
 # --- which recognizer uses a GPU ---

@@ -26,7 +26,7 @@ from witness.models import engines, store
 from witness.models.session import on_cores, run_once
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.progress import AboutMachine, Note, Progress, Reporter, no_check, no_note, no_progress
-from witness.recognition import gpus, requirements
+from witness.recognition import gpus
 from witness.recognition import recognizer as recognition
 from witness.recognition.vad import Speech
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
@@ -143,7 +143,7 @@ class Engine:
         except ModelError as error:
             return None, error
         if model is not None:
-            requirements.check(model, self.options.language, translate=self.options.translate)
+            recognition.check_model(model, self.options.language, translate=self.options.translate)
         return model, None
 
     @cached_property
@@ -387,7 +387,7 @@ class _Run:
             return False
         able = [card for card in cards.list_cards() if not auto or card.supported == "listed"]
         card = cards.pick_card(able, self.runtime.gpu)
-        needed = requirements.gpu_memory(whisper)
+        needed = gpus.memory(whisper)
         if card is None or not needed or (lack := card.lack_for_both(needed)) is None:
             return False
         fix = "a smaller --whisper, or --parallel, runs them at the same time"
@@ -395,9 +395,9 @@ class _Run:
         return True
 
     def _recognizer(self, whisper: ModelFile) -> recognition.TrackRecognizer:
-        wish = recognition.wish(self.options)
+        options = recognition.TranscribeOptions.from_options(self.options)
         recognizer = recognition.TrackRecognizer(
-            whisper, wish, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
+            whisper, options, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
         )
         recognizer.listen(self.so_far.update)
         return recognizer

@@ -20,7 +20,7 @@ from witness.gpu import cards
 from witness.models import engines, store
 from witness.options import Channels, Options, Runtime
 from witness.progress import SILENT, Reporter
-from witness.recognition import gpus, recognizer, requirements
+from witness.recognition import gpus, recognizer
 from witness.schema import Transcript
 from witness.text import number, table
 
@@ -97,7 +97,7 @@ def measure(
         raise UsageError(
             "contention takes two engines, and there is no Whisper model; give one with --whisper"
         )
-    requirements.check(model, options.language, translate=options.translate)
+    recognizer.check_model(model, options.language, translate=options.translate)
     recording = decode.load(path, channels=Channels(options.channels))
     card = cards.pick_card(cards.list_cards(), runtime.gpu)
     runtime = replace(runtime, serial=False, parallel=True)
@@ -110,7 +110,7 @@ def measure(
         runs.append(watch.run("diarizer", _diarizer(alone), None))
         reporter.progress("contention", 3 * round_ + 1, 3 * rounds)
         with _Watch(card) as watch:
-            wish = recognizer.wish(options)
+            wish = recognizer.TranscribeOptions.from_options(options)
             with recognizer.TrackRecognizer(model, wish, threads=runtime.cores) as engine:
                 for samples in recording.samples:
                     engine.send(samples)

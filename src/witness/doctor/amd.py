@@ -15,7 +15,7 @@ from witness.errors import GraphError
 from witness.gpu import cards, graphs, loader, rocm, strict, versions
 from witness.models import catalogue, store
 from witness.options import Recognizer
-from witness.recognition import gpus, requirements
+from witness.recognition import gpus
 from witness.schema import ModelFile
 
 GIB = 1 << 30
@@ -64,7 +64,7 @@ def _memory(card: cards.Card | None) -> Iterator[Check]:
     for status in store.list_models(roles={"whisper"}):
         if card is None or status.file.name != usual or status.path is None:
             continue
-        needed = requirements.gpu_memory(ModelFile(usual, status.path, "", engine))
+        needed = gpus.memory(ModelFile(usual, status.path, "", engine))
         lack = None if needed is None else card.lack_for_both(needed)
         if lack is None:
             yield Check("memory", True, f"the {card.name} has room for both engines with {usual} in {engine}")

@@ -1,4 +1,4 @@
-"""An engine that hears nothing twice: what it heard is in a journal, by the samples and how to hear them."""
+"""Engine that decodes nothing twice: a journal keeps its texts by the samples and the options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
 from witness.options import Recognizer
-from witness.recognition.engine_client import Remote
+from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions
 from witness.schema import Float32, ModelFile
 from witness.storage import decode
@@ -27,72 +27,72 @@ _PACKAGES = {
 }
 
 
-class ResumingEngine:
-    """Part of a `Remote`, which is asked only for what the journal does not have."""
+class CachedEngine:
+    """Part of a `RemoteEngine`, which decodes only pieces that the journal lacks."""
 
-    def __init__(self, engine: Remote, model: ModelFile, journal: Journal) -> None:
-        """`model` is that of the engine."""
+    def __init__(self, engine: RemoteEngine, model: ModelFile, journal: Journal) -> None:
+        """Wrap an engine that runs `model`."""
         self._engine = engine
         self._journal = journal
         self._model = [model.sha256, engine.name, _version(engine.name), model.aligner]
         self._number = 0
         self._sent: dict[int, tuple[int | None, list[tuple[str, ChunkResult | None]]]] = {}
-        """What was sent and not received: the engine's number, None if it was not asked, the name of each
-        piece in the journal, and what is there."""
+        """Requests not received yet: the engine's number, None if it has nothing to do; the journal's key of
+        each piece, and its text there."""
 
     @property
     def abilities(self) -> Abilities:
-        """As `Remote.abilities`."""
+        """As `RemoteEngine.abilities`."""
         return self._engine.abilities
 
     def languages(self, samples: Float32, ends: Sequence[int], when: str) -> list[dict[str, float]]:
-        """As `Remote.languages`."""
-        name = self._name(f"languages {list(ends)}", samples)
-        if (before := _read(self._journal.get(name), list[dict[str, float]])) is not None:
-            return before
-        told = self._engine.languages(samples, ends, when)
-        self._journal.add(name, json.dumps(told).encode())
-        return told
+        """As `RemoteEngine.languages`."""
+        key = self._key(f"languages {list(ends)}", samples)
+        if (kept := _read(self._journal.get(key), list[dict[str, float]])) is not None:
+            return kept
+        languages = self._engine.languages(samples, ends, when)
+        self._journal.add(key, json.dumps(languages).encode())
+        return languages
 
-    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> int:
-        """As `Remote.send`."""
-        how = json.dumps(asdict(replace(order, threads=0)))  # they change no word
-        names = [self._name(how, part) for part in parts]
-        group = [(name, _read(self._journal.get(name), ChunkResult)) for name in names]
-        missing = [part for part, (_, heard) in zip(parts, group, strict=True) if heard is None]
-        asked = self._engine.send(missing, order, when) if missing else None
+    def send(self, parts: Sequence[Float32], options: DecodeOptions, when: str) -> int:
+        """As `RemoteEngine.send`."""
+        text_options = json.dumps(asdict(replace(options, threads=0)))  # threads change no word
+        keys = [self._key(text_options, part) for part in parts]
+        group = [(key, _read(self._journal.get(key), ChunkResult)) for key in keys]
+        missing = [part for part, (_, kept) in zip(parts, group, strict=True) if kept is None]
+        request = self._engine.send(missing, options, when) if missing else None
         number, self._number = self._number, self._number + 1
-        self._sent[number] = asked, group
+        self._sent[number] = request, group
         return number
 
     def done(self, number: int) -> bool:
-        """As `Remote.done`."""
-        asked, _ = self._sent[number]
-        return asked is None or self._engine.done(asked)
+        """As `RemoteEngine.done`."""
+        request, _ = self._sent[number]
+        return request is None or self._engine.done(request)
 
     def receive(self, number: int) -> list[ChunkResult]:
-        """As `Remote.receive`."""
-        asked, group = self._sent.pop(number)
-        heard = iter(() if asked is None else self._engine.receive(asked))
-        found = []
-        for name, before in group:
-            if before is None:
-                found.append(next(heard))
-                self._journal.add(name, json.dumps(asdict(found[-1])).encode())
+        """As `RemoteEngine.receive`."""
+        request, group = self._sent.pop(number)
+        new = iter(() if request is None else self._engine.receive(request))
+        texts = []
+        for key, kept in group:
+            if kept is None:
+                texts.append(next(new))
+                self._journal.add(key, json.dumps(asdict(texts[-1])).encode())
             else:
-                found.append(before)
-        return found
+                texts.append(kept)
+        return texts
 
-    def _name(self, how: str, samples: Float32) -> str:
-        """What goes by this name was made of the same, in the same way."""
-        heard = sha256(samples.data).hexdigest()
-        return json.dumps([*self._model, self._engine.abilities.device, how, heard])
+    def _key(self, options: str, samples: Float32) -> str:
+        """Name a result by the model, the device, the options and the samples."""
+        return json.dumps(
+            [*self._model, self._engine.abilities.device, options, sha256(samples.data).hexdigest()]
+        )
 
 
-def _read(kept: bytes | None, kind: type[T]) -> T | None:
-    """What was kept, if it is such."""
+def _read(content: bytes | None, type_: type[T]) -> T | None:
     with suppress(ValueError):
-        return None if kept is None else decode.from_json(kept, kind)
+        return None if content is None else decode.from_json(content, type_)
     return None
 
 

@@ -1,7 +1,7 @@
 """The child process that runs CTranslate2: `python -m witness.recognition.ctranslate`.
 
-Several pieces are recognized at the same time. The words do not depend on how many they are, nor on the
-number of cores, and no thread spins while it waits for another.
+It recognizes several pieces at the same time. The words do not depend on their number or on the number of
+cores, and no thread spins while it waits for another.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from witness import machine_limits
 from witness.models import ct2
-from witness.recognition import engine_worker, mel
+from witness.recognition import aligner, engine_worker
 from witness.recognition.aligner import NO_TIMES, Aligner, view
-from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load
-from witness.recognition.language_tracking import HEARD, PART, among, may_change
+from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load, WorkerEngine
+from witness.recognition.language_tracking import PART, SAMPLED, keep_allowed, may_change
 from witness.recognition.vad import FRAME
 from witness.schema import SAMPLE_RATE, Float32
 
@@ -26,38 +26,38 @@ BATCH = 4
 """Pieces that are decoded together: every step reads all weights once instead of once for each.
 docs/decisions/2026-11-22-recognizers.md, "Batches"."""
 WORKERS = 16
-"""The most groups of pieces at the same time; with 16 on 16 cores recognition took 0.42 of the time that it
-took with 4 (docs/decisions/2026-11-23-cores.md)."""
+"""Most groups of pieces at the same time; with 16 on 16 cores recognition took 0.42 of the time that it took
+with 4 (docs/decisions/2026-11-23-cores.md)."""
 BEAMS = 5
-"""Of a search; Whisper's own default: docs/decisions/2026-11-24-beam.md."""
+"""Beams of a search, Whisper's own default: docs/decisions/2026-11-24-beam.md."""
 BRIEF, BRIEF_FRAMES = 4 * SAMPLE_RATE, 1000
-"""What is heard again and has so many samples or fewer is encoded in 10 s instead of 30:
+"""Most samples of a piece that a second try encodes in 10 s instead of 30, and the frames of these 10 s:
 docs/decisions/2026-11-24-brief-windows.md."""
 ALONE = PART * FRAME
-"""Samples of a part that tells its language by itself; of so few, 10 s are encoded, too."""
+"""Most samples of a part whose language is detected in 10 s by itself."""
 KEPT = 16
-"""Encoded pieces, of 3 MB each with `base`, that are not encoded again when they are heard."""
-POSITIONS = mel.FRAMES // 2
-"""That the encoder makes of a piece."""
+"""Encoded pieces, of 3 MB each with `base`, that are kept until they are recognized."""
+POSITIONS = aligner.FRAMES // 2
+"""Positions of the encoder for a piece."""
 LONGEST = 448
-"""Tokens that Whisper's decoder sees at once, those of the prompt included."""
+"""Context of Whisper's decoder in tokens, those of the prompt included."""
 PREVIOUS = "<|startofprev|>"
 
 
 def workers(header: ct2.Ct2Header, threads: int) -> int:
-    """How many groups are recognized at the same time: one per core, if half of the free memory has room.
+    """Return the number of simultaneous groups: one per core, if half of the free memory has room.
 
-    A process that has a part of the cores has as large a part of that memory.
+    A process with a part of the cores has the same part of that memory.
     """
-    most = min(threads, WORKERS)
+    limit = min(threads, WORKERS)
     if (free := machine_limits.memory()) is None:
-        return most
+        return limit
     room = free / 2 * threads / max(threads, machine_limits.cores())
-    return max(1, min(most, int(room / memory(header))))
+    return max(1, min(limit, int(room / memory(header))))
 
 
 def memory(header: ct2.Ct2Header) -> int:
-    """Bytes that a group of pieces takes at most: attention in the encoder, and what the decoder attends to.
+    """Return the most bytes of a group of pieces: the encoder's attention, the decoder's keys and values.
 
     At most a tenth less than measured (docs/decisions/2026-11-23-cores.md).
     """
@@ -66,13 +66,14 @@ def memory(header: ct2.Ct2Header) -> int:
     return int(4 * (attention + attended))
 
 
-class CTranslate2Engine:
-    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if it cannot be used."""
+class CTranslate2Engine(WorkerEngine):
+    """Model of CTranslate2."""
+
+    batch = BATCH
+    repeats_above = BRIEF / SAMPLE_RATE
 
     def __init__(self, load: Load) -> None:
         self.device = "cpu"
-        self.batch = BATCH
-        self.prompts = True
         header = ct2.inspect(Path(load.model))
         self._whisper = Aligner(
             load.model, header, threads=load.threads, workers=workers(header, load.threads)
@@ -80,137 +81,144 @@ class CTranslate2Engine:
         self.workers = self._whisper.workers
         self.translates = self.compares_languages = self._whisper.multilingual
         self.languages: Sequence[str] = self._whisper.languages
-        self._told: dict[bytes, Float32] = {}
-        self._telling = Lock()
+        self._encoded: dict[bytes, Float32] = {}
+        self._lock = Lock()
 
-    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:
-        """How probable each language is in each part of a piece, or in the piece if that is the only one."""
+    def detect_languages(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:
+        """Return the probability of each language in each part of a piece, or in a piece with one part."""
         if len(ends) == 1 and len(samples) <= ALONE:
-            return [self._whole(self._whisper.encode(samples, BRIEF_FRAMES))]
+            return [self._languages_of_all(self._whisper.encode(samples, BRIEF_FRAMES))]
         encoded = self._encode(samples)
         self._keep(samples, encoded)
-        return self._languages(encoded, ends) if len(ends) > 1 else [self._whole(encoded)]
+        return self._languages(encoded, ends) if len(ends) > 1 else [self._languages_of_all(encoded)]
 
-    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
-        """What is said in each piece, (n,) samples of at most 30 s."""
-        if order.again:
-            return self._hear_again(pieces, order)
+    def recognize(self, pieces: Sequence[Float32], options: DecodeOptions) -> Sequence[ChunkResult]:
+        """Return the text of each piece, (n,) samples of at most 30 s."""
+        if options.again:
+            return self._recognize_again(pieces, options)
         encoded = [self._encode(piece) for piece in pieces]
-        if order.among is not None and order.language:
-            return self._hear_clear(encoded, pieces, order)
-        return self._hear(encoded, pieces, order)
+        if options.among is not None and options.language:
+            return self._recognize_clear(encoded, pieces, options)
+        return self._decode(encoded, pieces, options)
 
-    def _hear_again(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
-        """What is said in pieces that did not convince, or where nothing was heard. Those are often brief."""
-        heard: dict[int, ChunkResult] = {}
+    def _recognize_again(self, pieces: Sequence[Float32], options: DecodeOptions) -> Sequence[ChunkResult]:
+        """Return the texts of a second try, whose pieces are often brief."""
+        results: dict[int, ChunkResult] = {}
         for brief in (True, False):
-            places = [place for place, piece in enumerate(pieces) if (len(piece) <= BRIEF) == brief]
-            some = [pieces[place] for place in places]
-            frames = BRIEF_FRAMES if brief else mel.FRAMES
-            found = self._hear([self._whisper.encode(piece, frames) for piece in some], some, order)
-            heard |= zip(places, found, strict=True)
-        return [heard[place] for place in range(len(pieces))]
+            numbers = [number for number, piece in enumerate(pieces) if (len(piece) <= BRIEF) == brief]
+            group = [pieces[number] for number in numbers]
+            frames = BRIEF_FRAMES if brief else aligner.FRAMES
+            encoded = [self._whisper.encode(piece, frames) for piece in group]
+            results |= zip(numbers, self._decode(encoded, group, options), strict=True)
+        return [results[number] for number in range(len(pieces))]
 
-    def _hear_clear(
-        self, encoded: Sequence[Float32], pieces: Sequence[Float32], order: DecodeOptions
+    def _recognize_clear(
+        self, encoded: Sequence[Float32], pieces: Sequence[Float32], options: DecodeOptions
     ) -> Sequence[ChunkResult]:
-        """What is said where no other language may be spoken."""
-        heard = [ChunkResult([], None, unclear=True)] * len(pieces)
+        """Return the texts of pieces in which no other language may be spoken; the others are `unclear`."""
+        results = [ChunkResult([], None, unclear=True)] * len(pieces)
         clear = []
-        for place, (one, piece) in enumerate(zip(encoded, pieces, strict=True)):
+        for number, (encoding, piece) in enumerate(zip(encoded, pieces, strict=True)):
             frames = min(POSITIONS, max(1, len(piece) // FRAME))
-            parts = max(1, round(frames / HEARD))
-            told = self._languages(one, [frames * part // parts for part in range(1, parts + 1)])
-            if may_change([among(part, order.among or ()) for part in told], order.language or ""):
-                self._keep(piece, one)
+            parts = max(1, round(frames / SAMPLED))
+            languages = self._languages(encoding, [frames * part // parts for part in range(1, parts + 1)])
+            allowed = [keep_allowed(part, options.among or ()) for part in languages]
+            if may_change(allowed, options.language or ""):
+                self._keep(piece, encoding)
             else:
-                clear.append(place)
-        found = self._hear([encoded[place] for place in clear], [pieces[place] for place in clear], order)
-        for place, result in zip(clear, found, strict=True):
-            heard[place] = result
-        return heard
+                clear.append(number)
+        texts = self._decode(
+            [encoded[number] for number in clear], [pieces[number] for number in clear], options
+        )
+        for number, text in zip(clear, texts, strict=True):
+            results[number] = text
+        return results
 
-    def _hear(
-        self, encoded: Sequence[Float32], pieces: Sequence[Float32], order: DecodeOptions
+    def _decode(
+        self, encoded: Sequence[Float32], pieces: Sequence[Float32], options: DecodeOptions
     ) -> Sequence[ChunkResult]:
         if not encoded:
             return []
         whisper = self._whisper
-        languages = [order.language or self._language(one) for one in encoded]
-        starts = [whisper.start(language, order.translate) for language in languages]
-        before = self._before(order.prompt)
+        languages = [options.language or self._language(encoding) for encoding in encoded]
+        starts = [whisper.start(language, options.translate) for language in languages]
+        before = self._before(options.prompt)
         longest = min(LONGEST, len(before) + 5 + LONGEST // 2)
         batch = np.concatenate(encoded)
         results = whisper.model.generate(
             view(batch),
             [[*before, *start, whisper.ids[NO_TIMES]] for start in starts],
-            beam_size=1 if order.greedy else BEAMS,
+            beam_size=1 if options.greedy else BEAMS,
             max_length=longest,
             return_scores=True,
             suppress_blank=True,
         )
-        heard = []
-        for place, result in enumerate(results):
-            numbers = result.sequences_ids[0]
-            text = [number for number in numbers if number < whisper.end]
-            full = len(numbers) + len(before) + len(starts[place]) + 1 >= longest
-            times = whisper.times(encoded[place], starts[place], text, len(pieces[place]))
-            heard.append(ChunkResult(times, languages[place], not full, float(result.scores[0])))
-        return heard
+        texts = []
+        for number, result in enumerate(results):
+            ids = result.sequences_ids[0]
+            full = len(ids) + len(before) + len(starts[number]) + 1 >= longest
+            tokens = whisper.times(
+                encoded[number],
+                starts[number],
+                [token for token in ids if token < whisper.end],
+                len(pieces[number]),
+            )
+            texts.append(ChunkResult(tokens, languages[number], not full, float(result.scores[0])))
+        return texts
 
     def count(self, text: str) -> int:
-        """The tokens of a prompt."""
+        """Return the number of tokens of a prompt."""
         return len(self._whisper.tokenize(text))
 
     def _keep(self, samples: Float32, encoded: Float32) -> None:
-        """Until the piece is heard again."""
-        with self._telling:
-            self._told[samples.tobytes()] = encoded
-            while len(self._told) > KEPT:
-                self._told.pop(next(iter(self._told)))
+        """Keep an encoded piece until it is recognized."""
+        with self._lock:
+            self._encoded[samples.tobytes()] = encoded
+            while len(self._encoded) > KEPT:
+                self._encoded.pop(next(iter(self._encoded)))
 
     def _encode(self, samples: Float32) -> Float32:
-        """What the decoder attends to."""
-        with self._telling:
-            kept = self._told.pop(samples.tobytes(), None)
-        return self._whisper.encode(samples) if kept is None else kept
+        with self._lock:
+            encoded = self._encoded.pop(samples.tobytes(), None)
+        return self._whisper.encode(samples) if encoded is None else encoded
 
     def _language(self, encoded: Float32) -> str:
-        told = self._whole(encoded)
-        return max(told, key=lambda code: told[code])
+        languages = self._languages_of_all(encoded)
+        return max(languages, key=lambda code: languages[code])
 
-    def _whole(self, encoded: Float32) -> dict[str, float]:
-        """How probable each language is in all that was encoded, with the silence after it: Whisper learned
-        languages so, and without the silence its answer is much worse."""
+    def _languages_of_all(self, encoded: Float32) -> dict[str, float]:
+        """Return the probability of each language in a whole piece with the silence after it.
+
+        Whisper learned languages so, and without the silence its answer is much worse.
+        """
         if not self._whisper.multilingual:
             return {"en": 1.0}
-        (told,) = self._whisper.model.detect_language(view(encoded))
-        return _by_code(told)
+        (languages,) = self._whisper.model.detect_language(view(encoded))
+        return _by_code(languages)
 
     def _languages(self, encoded: Float32, ends: Sequence[int]) -> list[dict[str, float]]:
-        """How probable each language is in each part, as the decoder tells that attends to it alone."""
+        """Return the probability of each language in each part, while the decoder attends to it alone."""
         if not self._whisper.multilingual:
             return [{"en": 1.0}] * len(ends)
-        # As many positions of each part, so that one step of the decoder does for all: some several times
-        # where it is short, each so and so many where it is long.
-        heard = np.concatenate(
+        # The same number of positions of each part, so that one step of the decoder does for all: some
+        # of them several times in a short part, evenly spaced ones in a long part.
+        parts = np.concatenate(
             [
-                encoded[:, np.linspace(start, max(start, end - 1), HEARD).round().astype(np.intp)]
+                encoded[:, np.linspace(start, max(start, end - 1), SAMPLED).round().astype(np.intp)]
                 for start, end in pairwise((0, *ends))
             ]
         )
-        found = self._whisper.model.detect_language(view(heard))
-        return [_by_code(part) for part in found]
+        return [_by_code(part) for part in self._whisper.model.detect_language(view(parts))]
 
     def _before(self, prompt: str) -> list[int]:
-        """The tokens of a text that could have been said before; of a long one, the last."""
+        """Return the tokens of a text that could have been said before; the last ones of a long text."""
         if not prompt:
             return []
         return [self._whisper.ids[PREVIOUS], *self._whisper.tokenize(prompt)[-PROMPT:]]
 
 
-def _by_code(told: Sequence[tuple[str, float]]) -> dict[str, float]:
-    return {token.strip("<|>"): probability for token, probability in told}
+def _by_code(languages: Sequence[tuple[str, float]]) -> dict[str, float]:
+    return {token.strip("<|>"): probability for token, probability in languages}
 
 
 if __name__ == "__main__":

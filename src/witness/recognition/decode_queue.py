@@ -1,76 +1,92 @@
-"""Pieces of a track -> what was heard in each, as many at a time as the engine has workers."""
+"""Queue of pieces for an engine, which decodes as many at a time as it has workers."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
-from witness.recognition.cached_engine import ResumingEngine
+from witness.recognition.cached_engine import CachedEngine
 from witness.recognition.chunking import Piece
-from witness.recognition.fallback import Found
-from witness.recognition.track_input import evenly, groups
+from witness.recognition.fallback import Recognized
 
 ALONE = 2
-"""With so many workers or fewer the first piece is heard before all others: its words come sooner, and all of
-them no later. More would wait too long (docs/decisions/2026-11-24-time-of-recognition.md, "More cores")."""
+"""Most workers with which the first piece is decoded before all others: its words come sooner, and the rest
+no later. More workers would wait too long: docs/decisions/2026-11-24-time-of-recognition.md, "More cores"."""
 
 Send = Callable[[Sequence[Piece]], int]
-"""Asks the engine for pieces of one language, and gives the number by which it is received."""
+"""Sends pieces of one language to the engine, and returns the number that `receive` takes."""
 
 
-class Hearing:
-    """An iterator of what was heard in some pieces, in their order, which does not depend on the groups."""
+class DecodeQueue:
+    """Iterator of the texts of some pieces, in their order; the texts do not depend on the groups."""
 
     def __init__(
         self,
-        engine: ResumingEngine,
+        engine: CachedEngine,
         send: Send,
-        some: Iterable[Piece],
+        pieces: Iterable[Piece],
         *,
         count: int,
         beside: int = 1,
         soon: bool = False,
     ) -> None:
-        """`count`: how many pieces there are, more or less; `beside`: tracks that share the workers; `soon`:
-        the first piece by itself, so that its words are there soon.
+        """Queue `pieces`, about `count`.
+
+        `beside`: tracks that share the workers; `soon`: the first piece alone, so that its words come soon.
         """
         self._engine, self._send = engine, send
-        able = self._able = engine.abilities
-        left = iter(some)
-        size = evenly(count - soon, able.workers, able.batch)
-        self._coming = chain(groups(islice(left, 1 if soon else 0), 1), groups(left, size))
-        self._waiting: deque[tuple[int, list[Piece]]] = deque()
-        self._most = max(1, able.workers // beside)
-        self._alone = soon and able.workers <= ALONE
-        self._heard: deque[Found] = deque()
+        abilities = self._abilities = engine.abilities
+        rest = iter(pieces)
+        size = group_size(count - soon, abilities.workers, abilities.batch)
+        self._groups = chain(_groups(islice(rest, 1 if soon else 0), 1), _groups(rest, size))
+        self._sent: deque[tuple[int, list[Piece]]] = deque()
+        self._workers = max(1, abilities.workers // beside)
+        self._alone = soon and abilities.workers <= ALONE
+        self._texts: deque[Recognized] = deque()
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[Recognized]:
         return self
 
-    def __next__(self) -> Found:
-        if not self._heard:
+    def __next__(self) -> Recognized:
+        if not self._texts:
             # One group more than there are workers, so that none of them waits for the next.
-            self._fill(1 if self._alone else self._most + 1)
-            if not self._waiting:
+            self._fill(1 if self._alone else self._workers + 1)
+            if not self._sent:
                 raise StopIteration
-            number, group = self._waiting.popleft()
-            self._heard.extend(zip(group, self._engine.receive(number), strict=True))
-            if not self._alone:  # nobody is idle while these pieces are worked on
-                self._fill(self._most)
+            number, group = self._sent.popleft()
+            self._texts.extend(zip(group, self._engine.receive(number), strict=True))
+            if not self._alone:  # no worker is idle while the caller works on these texts
+                self._fill(self._workers)
             self._alone = False
-        return self._heard.popleft()
+        return self._texts.popleft()
 
     def ready(self) -> bool:
-        """Whether the next piece was heard already.
+        """Return whether the next text is there.
 
-        Of an engine with one worker it is not asked: what that hears may depend on what it heard before.
+        Of an engine with one worker, only received texts count: its text may depend on the one before.
         """
-        if self._heard or self._able.workers == 1 or not self._waiting:
-            return bool(self._heard)
-        return self._engine.done(self._waiting[0][0])
+        if self._texts or self._abilities.workers == 1 or not self._sent:
+            return bool(self._texts)
+        return self._engine.done(self._sent[0][0])
 
-    def _fill(self, most: int) -> None:
-        """Ask for groups, until so many are waited for."""
-        for group in islice(self._coming, max(0, most - len(self._waiting))):
-            self._waiting.append((self._send(group), group))
+    def _fill(self, count: int) -> None:
+        """Send groups until `count` are in the engine."""
+        for group in islice(self._groups, max(0, count - len(self._sent))):
+            self._sent.append((self._send(group), group))
+
+
+def _groups(pieces: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
+    """Group consecutive pieces in one language, at most `size` together."""
+    for _, alike in groupby(pieces, key=lambda piece: piece.language):
+        while group := list(islice(alike, size)):
+            yield group
+
+
+def group_size(pieces: int, workers: int, limit: int) -> int:
+    """Return the size of groups, at most `limit`, with which all workers end at about the same time.
+
+    Pieces together save work, but only once every worker has some do they save time.
+    """
+    rounds = -(-pieces // (workers * limit))
+    return max(1, min(limit, -(-pieces // max(1, rounds * workers))))

@@ -1,6 +1,6 @@
-"""An engine in a child process, as the parent sees it: what was asked, what came of it, and what went wrong.
+"""Parent side of an engine in a child process: requests, replies and failures.
 
-An engine that fails on a GPU, early or late, goes on in a new child on the CPU.
+An engine that fails on a GPU, early or late, continues in a new child on the CPU.
 """
 
 from __future__ import annotations
@@ -36,86 +36,83 @@ RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a 
 SMALLER = "a smaller model needs less memory"
 NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps it off the GPU"
 
-Asked = tuple[dict[str, Any], str, Sequence[Float32]]
-"""A request, when it is asked (in words, for messages), and the samples that go with it."""
+Request = tuple[dict[str, Any], str, Sequence[Float32]]
+"""A request, its time in words for messages, and its samples."""
 
 
-class Remote:
-    """An engine in a child process, used by one thread; `kill` may be called by another.
+class RemoteEngine:
+    """Engine in a child process for one thread; another may call `kill`.
 
     Every method but `kill` raises TranscriptionError, whose message says when and names the model.
     """
 
     def __init__(self, model: ModelFile, *, threads: int, gpu: bool) -> None:
-        """Start the child. `gpu`: use one if the engine can."""
+        """Start the child. `gpu`: use a GPU if the engine can."""
         self.name = Name(model.engine or Name.WHISPER_CPP)
         self.path = str(Path(model.path).absolute())
         self.abilities = Abilities("cpu", ())
         self.warnings: list[str] = []
-        """What a reader of the words should know; whoever reads them empties the list."""
+        """Warnings for the reader of the words; the caller empties the list."""
         self._threads = threads
         self._aligner = model.aligner
         able = self.name == Name.TRANSCRIBE_CPP or (self.name == Name.WHISPER_CPP and gpus.has_gpu_backend())
         self._gpu = gpu and able
         self._number = 0
-        self._sent: dict[int, Asked] = {}
-        """The requests to hear something that are not answered yet, in order."""
+        self._sent: dict[int, Request] = {}
+        """Requests to recognize pieces without a reply yet, in order."""
         self._starting = threading.Lock()
         self._killed = False
         self._child = _start(self.name, gpu=self._gpu)
 
     def load(self) -> None:
-        """Have the model loaded; `abilities` are its own from then on."""
+        """Load the model and set `abilities`."""
         self._with_fallback(self._load)
 
     def count(self, text: str) -> int:
-        """The tokens of a prompt."""
+        """Return the number of tokens of a prompt."""
         tokens: int = self._with_fallback(lambda: self._ask({"do": "count", "text": text}))["tokens"]
         return tokens
 
     def languages(self, samples: Float32, ends: Sequence[int], when: str) -> list[dict[str, float]]:
-        """Of each part of a piece, of which are given the frames where they end: code -> how probable it is
-        that this language is spoken, or that of the only one that is told.
+        """Return the probability of each language in each part of a piece; parts end at the frames `ends`.
 
-        Empty: the engine cannot tell. An engine that does not compare languages tells that of the whole piece
-        only. `when` is for messages.
+        Empty: the engine cannot tell. An engine that does not compare languages returns one dict with the
+        language of the whole piece. `when` is for messages.
         """
         request = {"do": "languages", "ends": list(ends)}
         reply = self._with_fallback(lambda: self._ask(request, when, [samples]))
-        found: list[dict[str, float]] = reply["languages"]
-        return found
+        languages: list[dict[str, float]] = reply["languages"]
+        return languages
 
-    def send(self, parts: Sequence[Float32], order: DecodeOptions, when: str) -> int:
-        """Have some pieces heard, at most `abilities.batch`, and return at once; the number that `done` and
-        `receive` take."""
+    def send(self, parts: Sequence[Float32], options: DecodeOptions, when: str) -> int:
+        """Start to recognize at most `abilities.batch` pieces; return the number for `done` and `receive`."""
         number, self._number = self._number, self._number + 1
         lengths = [len(part) for part in parts]
-        request = {"do": "hear", "number": number, "lengths": lengths, **asdict(order)}
+        request = {"do": "hear", "number": number, "lengths": lengths, **asdict(options)}
         self._sent[number] = request, when, parts
         self._with_fallback(lambda: self._ask(*self._sent[number]), sent=len(self._sent) - 1)
         return number
 
     def done(self, number: int) -> bool:
-        """Whether `receive` would not wait."""
-        done: bool = self._told("done", number)["done"]
+        """Return whether `receive` would not wait."""
+        done: bool = self._ask_about(number, "done")["done"]
         return done
 
     def receive(self, number: int) -> list[ChunkResult]:
-        """What was heard in the pieces that `send` gave this number; once."""
-        heard = self._told("heard", number)["heard"]
+        """Return the texts of a request, once."""
+        results = self._ask_about(number, "heard")["heard"]
         del self._sent[number]
         return [
-            ChunkResult(**{**one, "tokens": [EngineToken(*token) for token in one["tokens"]]})
-            for one in heard
+            ChunkResult(**{**result, "tokens": [EngineToken(*token) for token in result["tokens"]]})
+            for result in results
         ]
 
-    def _told(self, do: str, number: int) -> dict[str, Any]:
-        """What the child says of what `send` gave this number."""
+    def _ask_about(self, number: int, do: str) -> dict[str, Any]:
         request, when = {"do": do, "number": number}, self._sent[number][1]
         return self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))
 
     def kill(self) -> None:
-        """End the child, which holds nothing worth saving and may be deep inside the engine."""
+        """Kill the child, which holds nothing worth saving and may be deep inside the engine."""
         with self._starting:
             self._killed = True
             self._child.kill()
@@ -132,9 +129,9 @@ class Remote:
         return reply
 
     def _with_fallback(self, work: Callable[[], dict[str, Any]], sent: int = 0) -> dict[str, Any]:
-        """The result of `work`; if it fails with a GPU, then of a second try without, in a new child.
+        """Return the result of `work`; if it fails with a GPU, try again without, in a new child.
 
-        That is sent first what the old one was: `sent` of the requests in `_sent`.
+        The new child first gets `sent` of the requests in `_sent` again.
         """
         try:
             return work()
@@ -148,14 +145,14 @@ class Remote:
             self.warnings.append(AboutMachine(f"{self.name} failed on the GPU, so the CPU went on: {error}"))
         if work != self._load:
             self._load()
-        for one in islice(self._sent.values(), sent):
-            self._ask(*one)
+        for request in islice(self._sent.values(), sent):
+            self._ask(*request)
         return work()
 
     def _ask(
         self, request: dict[str, Any], when: str | None = None, parts: Sequence[Float32] = ()
     ) -> dict[str, Any]:
-        """The child's reply; `when` is None before the first sample was heard."""
+        """Return the child's reply; `when` is None before the first samples."""
         payload = np.concatenate(parts).data if parts else b""
         try:
             return self._child.ask(request, payload)[0]
@@ -172,7 +169,7 @@ class Remote:
         return SMALLER if self.abilities.device == "cpu" else f"{SMALLER}, and {NO_GPU}"
 
     def _death(self, error: DiedError, when: str | None) -> str:
-        """The message about a child that died."""
+        """Return the message about a child that died."""
         telling = [line for line in error.log[-20:] if re.search(r"error|fail|assert|terminate", line, re.I)]
         last = f" ({telling[-1]})" if telling else ""
         if last.startswith((" (ImportError", " (ModuleNotFoundError")):
@@ -186,21 +183,21 @@ KEEP_BLOCKS = ":".join(
     f"glibc.malloc.{name}"
     for name in ("hugetlb=1", "arena_max=1", "mmap_max=0", "trim_threshold=2147483647", "top_pad=67108864")
 )
-"""What glibc 2.35 and later do with memory that is given back: keep it, in large pages."""
+"""Settings with which glibc 2.35 and later keep freed memory, in large pages."""
 
 
 def _start(name: Name, *, gpu: bool) -> Child:
-    """A child that waits for its model, with GPUs or without."""
+    """Start a child that waits for its model, with GPUs or without."""
     environment = {
         # Threads that wait without sleeping take the cores from the diarizer, and then from each other:
         # docs/decisions/2026-11-22-constants.md, "The recognizer's threads".
         "OMP_WAIT_POLICY": "passive",
         "GGML_NO_BACKTRACE": "1",  # no debugger after a failed assertion
-        # CTranslate2 takes and returns large blocks all the time, each of which the system would fill with
-        # zeros again. docs/decisions/2026-11-24-time-of-recognition.md, "Blocks that are kept".
+        # CTranslate2 takes and returns large blocks all the time, and the system would fill each with zeros
+        # again. docs/decisions/2026-11-24-time-of-recognition.md, "Blocks that are kept".
         "GLIBC_TUNABLES": KEEP_BLOCKS,
         **os.environ,
     }
-    if not gpu:  # a driver that crashes does so when it is asked for its devices
+    if not gpu:  # a faulty driver crashes on the question for its devices
         environment["GGML_VK_VISIBLE_DEVICES"] = ""
     return Child(CHILDREN[name], environment)

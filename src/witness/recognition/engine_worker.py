@@ -1,18 +1,18 @@
-"""The child's side of every recognizer: what the parent and the engines say to each other.
+"""Child side of every recognizer: the messages between the parent and the engines.
 
-`witness.child` carries it. The requests, and the replies to them:
+`witness.child` carries them. The requests, and the replies to them:
 
     {"do": "load", ...}                              -> the fields of `Abilities`; the request has `Load`'s
     {"do": "count", "text": text}                    -> {"tokens": n}, of a prompt
     {"do": "languages", "ends": [n]} + samples       -> {"languages": [{code: probability}]}
     {"do": "hear", "number": n, "lengths": [n], ...} + samples -> {}; with the fields of `DecodeOptions`
-    {"do": "done", "number": n}                      -> {"done": whether that "hear" is}
-    {"do": "heard", "number": n}                     -> {"heard": [...]}, what came of it, once
+    {"do": "done", "number": n}                      -> {"done": true once "heard" would not wait}
+    {"do": "heard", "number": n}                     -> {"heard": [...]}, once for each number
 
-Samples are float32, mono at 16 kHz; `lengths` says how many belong to each piece, of 1 to 30 s. An entry of
-"heard" has those of `ChunkResult`. So several "hear" may be under way at the same time, one in each of the
-engine's workers. `ends` are the frames, FRAME_RATE a second, at which the parts of a piece end whose
-languages are wanted, one after the other; a dict may have only the language that is told, or nothing.
+Samples are float32, mono at 16 kHz; `lengths` counts those of each piece, of 1 to 30 s. An entry of "heard"
+has the fields of `ChunkResult`. Several "hear" may be under way at the same time, one in each worker of the
+engine. `ends` are the frames, FRAME_RATE a second, at which consecutive parts of a piece end; each dict holds
+the probabilities of the languages in a part, only the detected language, or nothing.
 """
 
 from __future__ import annotations
@@ -28,56 +28,55 @@ from witness.child import Buffer, Message, serve
 from witness.schema import Float32
 
 PROMPT = 223
-"""The most tokens of a prompt: half of what Whisper's decoder sees at once, less one; as openai/whisper."""
+"""Most tokens of a prompt: half of the context of Whisper's decoder, less one; as openai/whisper."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to load."""
+    """Model to load."""
 
     model: str
-    """The path of a file or a folder."""
+    """Path of a file or a folder."""
     gpu: bool
-    """Whether to use one."""
     threads: int
     aligner: str | None = None
-    """The folder of a model that tells when words are said, for an engine that does not."""
+    """Folder of a model that times words, for an engine that does not."""
 
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """How to hear."""
+    """Options of one request to recognize pieces."""
 
     threads: int
     language: str | None
-    """None: the engine finds it out for each piece."""
+    """None: the engine detects it in each piece."""
     translate: bool = False
     """Into English."""
     prompt: str = ""
-    """A text that could have been said before."""
+    """Text that could have been said before."""
     greedy: bool = False
     """Take the most probable token each time, instead of a search for the most probable text."""
     again: bool = False
-    """The pieces did not convince, or no word was found in them."""
+    """Second try: the first text was doubtful, or had no words."""
     among: Sequence[str] | None = None
-    """If not None, nothing is heard where another of these (empty: all) may be spoken than `language`."""
+    """Skip pieces in which another of these languages (empty: all) may be spoken than `language`."""
 
 
 class EngineToken(NamedTuple):
-    """A part of the text; times are in 1/100 s from the first sample."""
+    """Part of a text; times are in 1/100 s from the first sample."""
 
     text: str
-    """Its bytes as Latin-1."""
+    """Bytes as Latin-1."""
     start: int | None
     """None: the end of the token before."""
     end: int
     probability: float | None = None
-    """What the engine gives it after the tokens before, 0 to 1; None: it does not tell."""
+    """Probability after the tokens before, 0 to 1; None: the engine does not tell."""
 
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """What was heard in a piece."""
+    """Text of a piece."""
 
     tokens: Sequence[EngineToken]
     language: str | None
@@ -86,44 +85,65 @@ class ChunkResult:
     logprob: float | None = None
     """Mean of the natural logarithms of the tokens' probabilities."""
     unclear: bool = False
-    """Another language may be spoken there, so it was not heard."""
+    """Another language may be spoken there, so the engine skipped the piece."""
 
 
 @dataclass(frozen=True)
 class Abilities:
-    """What the child says about its model."""
+    """Properties of a loaded model and its engine."""
 
     device: str
-    """What it runs on: "cpu", "vulkan: a card"."""
+    """"cpu", "vulkan: a card"."""
     languages: Sequence[str]
-    """Their codes; empty: the model does not say."""
+    """Codes; empty: unknown."""
     workers: int = 1
-    """How many calls of `hear` it works on at the same time."""
+    """Simultaneous calls of `recognize`."""
     batch: int = 1
-    """The most pieces in a call of `hear`."""
+    """Most pieces in a call of `recognize`."""
     prompts: bool = True
-    """Whether it takes a prompt."""
     translates: bool = True
     compares_languages: bool = False
-    """Whether it tells how probable each language is in parts of a piece, and heeds `DecodeOptions.among`."""
+    """Tells the probability of each language in parts of a piece, and obeys `DecodeOptions.among`."""
+    repeats_above: float | None = None
+    """Seconds of a piece beyond which `DecodeOptions.again` changes no text; None: it may always."""
 
 
 class WorkerEngine(Protocol):
-    """A loaded model; its attributes are those of `Abilities`."""
+    """Loaded model; its attributes are those of `Abilities`. Raises RuntimeError with one line."""
 
     device: str
     languages: Sequence[str]
     workers: int
-    batch: int
-    prompts: bool
+    batch: int = 1
+    prompts: bool = True
     translates: bool
-    compares_languages: bool
+    compares_languages: bool = False
+    repeats_above: float | None = None
 
-    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]: ...
+    def detect_languages(
+        self,
+        samples: Float32,
+        ends: Sequence[int],  # noqa: ARG002
+    ) -> Sequence[Mapping[str, float]]:
+        """Return the probability of each language in each part of a piece; here, the language of it all."""
+        if len(self.languages) == 1:
+            return [{self.languages[0]: 1.0}]
+        return [{self.detect_language(samples): 1.0}]
 
-    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]: ...
+    def detect_language(self, samples: Float32) -> str:
+        """Return the code of the language of a piece."""
+        raise NotImplementedError
 
-    def count(self, text: str) -> int: ...
+    def recognize(self, pieces: Sequence[Float32], options: DecodeOptions) -> Sequence[ChunkResult]:
+        """Return the text of each piece, (n,) samples of at most 30 s."""
+        return [self.recognize_piece(samples, options) for samples in pieces]
+
+    def recognize_piece(self, samples: Float32, options: DecodeOptions) -> ChunkResult:
+        """Return the text of a piece."""
+        raise NotImplementedError
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a prompt."""
 
 
 Open = Callable[[Load], WorkerEngine]
@@ -131,7 +151,7 @@ Open = Callable[[Load], WorkerEngine]
 
 
 class Server:
-    """Answers requests with the engine that the first one loads."""
+    """Answers requests with the engine that the first request loads."""
 
     def __init__(self, open_: Open) -> None:
         self._open = open_
@@ -140,7 +160,7 @@ class Server:
         self._jobs: dict[int, Future[Sequence[ChunkResult]]] = {}
 
     def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
-        """As the module's docstring says. Raises RuntimeError."""
+        """Reply as the module's docstring says. Raises RuntimeError."""
         if request["do"] == "load":
             load = Load(**{field.name: request[field.name] for field in fields(Load)})
             self._engine = engine = self._open(load)
@@ -151,15 +171,15 @@ class Server:
         if request["do"] == "done":
             return {"done": self._jobs[request["number"]].done()}, ()
         if request["do"] == "heard":
-            return {"heard": [asdict(heard) for heard in self._jobs.pop(request["number"]).result()]}, ()
+            return {"heard": [asdict(result) for result in self._jobs.pop(request["number"]).result()]}, ()
         if request["do"] == "count":
             return {"tokens": self._engine.count(request["text"])}, ()
         samples = np.frombuffer(payload, np.float32)
         if request["do"] == "languages":
-            return {"languages": self._engine.languages_of(samples, request["ends"])}, ()
+            return {"languages": self._engine.detect_languages(samples, request["ends"])}, ()
         parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
-        order = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
-        self._jobs[request["number"]] = self._pool.submit(self._engine.hear, parts, order)
+        options = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
+        self._jobs[request["number"]] = self._pool.submit(self._engine.recognize, parts, options)
         return {}, ()
 
 

@@ -1,27 +1,42 @@
-"""What was heard in each piece -> what can be believed, after a second and a third try where it cannot.
+"""Checks of each text, and further tries for texts that cannot be true or leave speech without words.
 
-What a piece holds is heard at most five more times: whole, and in parts that are cut in two until they are as
-short as `pieces.SHORTEST`.
+A piece is decoded at most five more times: whole, and in parts that are cut in two until they are as short as
+`chunking.SHORTEST`.
 """
 
 from __future__ import annotations
 
+import re
+import zlib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from witness.recognition.chunking import SHORTEST, Loudness, Piece
 from witness.recognition.engine_worker import ChunkResult
-from witness.recognition.hallucination_checks import IMPROBABLE, doubt
 from witness.recognition.vad import FRAME_RATE
 from witness.schema import Word
 
-Found = tuple[Piece, ChunkResult]
-HearAgain = Callable[[Iterable[Piece]], Iterable[Found]]
-"""Hears pieces with more care; the results are in the same order."""
+Recognized = tuple[Piece, ChunkResult]
+Recognize = Callable[[Iterable[Piece]], Iterable[Recognized]]
+"""Recognizes pieces with more care, in the same order."""
 
+COMPRESSION = 2.4
+"""A text that zlib compresses by more repeats itself; openai/whisper's limit."""
+LOGPROB = -1.0
+"""Mean log probability of the tokens below which a text is improbable; openai/whisper's limit."""
+RATE = 30.0
+"""Characters a second that are too fast for speech: fast speech has 20."""
+WORDS = re.compile(r"\w+(?:['’]\w+)*")
+"""Words without punctuation: a loop of "no, no, no." ends with another character."""
+GRAM, TIMES, LOOP = 3, 4, 8
+"""Up to GRAM words that follow each other more than TIMES times, and are more than LOOP words in all, are a
+loop. People say "no" six times, and six equal digits."""
+IMPROBABLE = "is improbable"
 ENDLESS = "has no end"
+DROPPED = "no words: the text never ends, as with music"
 SPARSE = "leaves speech without words"
 SHARE = 1 / 3
 """Part of a piece's speech without words from which on its text is doubted:
@@ -30,28 +45,28 @@ SURE, ENOUGH = 0.65, 12
 """Mean probability of the tokens below which most words may be wrong, and tokens that it takes to say so:
 docs/decisions/2026-11-23-not-english.md, "Fluent and improbable"."""
 NAMED = 3
-"""Places that a warning names; it counts the others."""
+"""Stretches that a warning names; it counts the others."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """What a reader should know about a piece."""
+    """Remark for the reader about a piece."""
 
     piece: Piece
-    what: str
+    text: str
     """"the text is improbable; check it"."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the speech in a piece has words."""
+    """Speech in a piece, and the words for it."""
 
     speech: float
     """Seconds of speech that the diarizer found."""
     uncovered: float
-    """Seconds of it in stretches that no word is near."""
+    """Seconds of it in stretches far from all words."""
     longest: float
-    """Seconds that the words take together if people say each as slowly as is believed."""
+    """Seconds of the words together, each as slow as is believable."""
 
     @property
     def missing(self) -> float:
@@ -68,35 +83,39 @@ Covers = Callable[[Piece, ChunkResult], Coverage]
 """Compares a text with the speech in its piece."""
 
 
-def convincing(
-    first: Iterable[Found], again: HearAgain, loudness: Loudness, covers: Covers
-) -> Iterator[tuple[list[Found], list[Note]]]:
-    """What was heard in all pieces, in order of time, and what is to be said about it, as it becomes certain.
+def check_texts(
+    first: Iterable[Recognized],
+    again: Recognize,
+    loudness: Loudness,
+    covers: Covers,
+    repeats: Callable[[Piece], bool] = lambda _: False,
+) -> Iterator[tuple[list[Recognized], list[Note]]]:
+    """Yield the credible texts of all pieces, in order of time, with notes.
 
-    What cannot be true is heard again, then in halves. What is no better then is kept, with a note; a text
-    without an end is left out, with a note. A text that leaves much of the speech without words is heard
-    again in halves.
+    A text that cannot be true is recognized again, then in halves. The last try is kept, with a note; a text
+    without an end is dropped, with a note. A text that leaves much of the speech without words is recognized
+    again in halves. `repeats`: a second try of the whole piece would give the same text.
     """
-    for piece, heard in first:
-        if flaw(piece, heard) is not None:
-            best, notes = _heard_again(piece, heard, again, loudness)
+    for piece, text in first:
+        if flaw(piece, text) is not None:
+            best, notes = _try_again(piece, text, again, loudness, repeats=repeats(piece))
         else:
-            best, notes = [(piece, _with_letters(heard))], _doubts(piece, heard)
+            best, notes = [(piece, _with_letters(text))], _uncertain(piece, text)
         complete = []
-        for part, text in best:
-            parts = [(part, text)]
-            if text.tokens and flaw(part, text) is None:
-                parts = _completed(part, text, again, loudness, covers)
+        for part, part_text in best:
+            parts = [(part, part_text)]
+            if part_text.tokens and flaw(part, part_text) is None:
+                parts = _complete(part, part_text, again, loudness, covers)
             if len(parts) > 1:
                 notes.append(Note(part, f"heard again, because the first text {SPARSE}"))
             complete += parts
         yield complete, notes
 
 
-def _completed(
-    piece: Piece, first: ChunkResult, again: HearAgain, loudness: Loudness, covers: Covers
-) -> list[Found]:
-    """The piece with its text or, if that is sparse and more words are found in halves, the halves.
+def _complete(
+    piece: Piece, first: ChunkResult, again: Recognize, loudness: Loudness, covers: Covers
+) -> list[Recognized]:
+    """Return the piece with its text or, if that is sparse and halves have more words, the halves.
 
     A short text is spread over all of a piece, so its words also stand at wrong times; those of a half
     lie in the half. A doubtful text of a half does not count.
@@ -104,13 +123,13 @@ def _completed(
     before = covers(piece, first)
     if len(piece) <= SHORTEST or not before.sparse:
         return [(piece, first)]
-    parts: list[Found] = []
+    parts: list[Recognized] = []
     halved = [piece]
     while halved:
         halves = [half for whole in halved for half in whole.halves(loudness)]
         halved = []
-        for half, heard in again(halves):
-            trusted = _with_letters(heard) if flaw(half, heard) is None else replace(heard, tokens=())
+        for half, text in again(halves):
+            trusted = _trusted(half, text)
             if len(half) > SHORTEST and covers(half, trusted).sparse:
                 halved.append(half)
             else:
@@ -121,131 +140,146 @@ def _completed(
     return [(piece, first)]
 
 
-def _doubts(piece: Piece, heard: ChunkResult) -> list[Note]:
-    """That a text is fluent, and its words are improbable all the same, as of faint speech."""
-    told = [one for *_, one in heard.tokens if one is not None]
-    if len(told) < ENOUGH or sum(told) / len(told) >= SURE:
+def _uncertain(piece: Piece, text: ChunkResult) -> list[Note]:
+    """Note a fluent text of improbable words, as of faint speech."""
+    values = [token.probability for token in text.tokens if token.probability is not None]
+    if len(values) < ENOUGH or sum(values) / len(values) >= SURE:
         return []
     return [Note(piece, "the words are less certain than usual; check them")]
 
 
-def _heard_again(
-    piece: Piece, first: ChunkResult, again: HearAgain, loudness: Loudness
-) -> tuple[list[Found], list[Note]]:
-    """What becomes of a piece whose first text has a flaw."""
-    good: list[Found] = []
+def _try_again(
+    piece: Piece, first: ChunkResult, again: Recognize, loudness: Loudness, *, repeats: bool
+) -> tuple[list[Recognized], list[Note]]:
+    """Return the texts and notes for a piece whose first text has a flaw."""
+    good: list[Recognized] = []
     notes: list[Note] = []
-    halved: list[Piece] = []
+    halved: list[Piece] = [piece]
     if first.ended:
-        ((_, second),) = again([piece])
-        best = _best(piece, first, second)
+        best = first
+        if not repeats:
+            ((_, second),) = again([piece])
+            best = _best(piece, first, second)
         if flaw(piece, best) in (None, IMPROBABLE):
-            good.append((piece, best))
-        else:
-            halved.append(piece)
-    else:
-        halved.append(piece)
+            good, halved = [(piece, best)], []
     while halved:
-        parts = [part for whole in halved for part in _halves(whole, loudness)]
+        parts = [
+            part
+            for whole in halved
+            for part in (whole.halves(loudness) if len(whole) > SHORTEST else [whole])
+        ]
         halved = []
-        for part, heard in again(parts):
-            if flaw(part, heard) in (None, IMPROBABLE):
-                good.append((part, heard))
+        for part, text in again(parts):
+            if flaw(part, text) in (None, IMPROBABLE):
+                good.append((part, text))
             elif len(part) > SHORTEST:
                 halved.append(part)
-            elif heard.ended:
-                good.append((part, heard))
+            elif text.ended:
+                good.append((part, text))
             else:
-                notes.append(Note(part, "no words: the text never ends, as with music"))
+                notes.append(Note(part, DROPPED))
     notes += [
-        Note(part, f"the text {why}, even when it is heard again; check it")
-        for part, heard in good
-        if (why := flaw(part, heard)) is not None
+        Note(part, f"the text {problem}, even when it is heard again; check it")
+        for part, text in good
+        if (problem := flaw(part, text)) is not None
     ]
     if not notes:
         notes.append(Note(piece, f"heard again, because the first text {flaw(piece, first)}"))
-    notes += [note for one in good if flaw(*one) is None for note in _doubts(*one)]
-    good.sort(key=lambda one: one[0].start)
-    return [(part, _with_letters(heard)) for part, heard in good], notes
+    notes += [note for part, text in good if flaw(part, text) is None for note in _uncertain(part, text)]
+    good.sort(key=lambda part: part[0].start)
+    return [(part, _with_letters(text)) for part, text in good], notes
 
 
-def second_look(
-    missing: Iterable[Piece],
-    again: HearAgain,
-    say: Callable[[Found], Iterable[Word]],
+def recognize_gaps(
+    gaps: Iterable[Piece],
+    again: Recognize,
+    to_words: Callable[[Recognized], Iterable[Word]],
     words: Sequence[Word],
     loudness: Loudness,
     covers: Covers,
 ) -> list[Word]:
-    """The words of the pieces in which none was found, heard again, then in halves. `say` makes words of what
-    was heard.
+    """Recognize speech without words again, then in halves, and return its words.
 
-    What is doubtful is left out, and so is what lies outside the piece or where one of `words` is said; they
-    are in order.
+    Doubtful words are dropped, and words outside the piece or at the time of one of `words`, which are in
+    order.
     """
-    found: list[Word] = []
-    for piece, heard in again(missing):
-        trusted = _with_letters(heard) if flaw(piece, heard) is None else replace(heard, tokens=())
-        for part, text in _completed(piece, trusted, again, loudness, covers):
-            found += [
-                word
-                for word in say((part, text))
-                if part.start <= (word.start + word.end) / 2 <= part.end and not _said(word, words)
-            ]
-    return found
+    return [
+        word
+        for piece, text in again(gaps)
+        for part, part_text in _complete(piece, _trusted(piece, text), again, loudness, covers)
+        for word in to_words((part, part_text))
+        if part.start <= (word.start + word.end) / 2 <= part.end and not _overlaps(word, words)
+    ]
 
 
-def flaw(piece: Piece, heard: ChunkResult) -> str | None:
-    """What is wrong with what was heard; None: nothing. No words are nothing wrong: perhaps nobody speaks."""
-    if not heard.ended:
+def flaw(piece: Piece, text: ChunkResult) -> str | None:
+    """Return the flaw of a text, or None. A text without words has none: the piece may hold no speech."""
+    if not text.ended:
         return ENDLESS
-    return doubt(_text(heard), len(piece) / FRAME_RATE, heard.logprob) if _letters(heard) else None
+    return doubt(_text(text), len(piece) / FRAME_RATE, text.logprob) if _count(text) else None
 
 
-def to_lines(notes: Sequence[Note], clock: Callable[[float], str]) -> Iterator[str]:
-    """One warning for all that is said in the same words. `clock` writes a time in seconds."""
-    ordered = sorted(notes, key=lambda note: (note.what, note.piece.start))
-    for what, group in groupby(ordered, key=lambda note: note.what):
-        places = [f"{clock(note.piece.start)} to {clock(note.piece.end)}" for note in group]
-        more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
-        yield f"{', '.join(places[:NAMED])}{more}: {what}"
+def doubt(text: str, seconds: float, logprob: float | None) -> str | None:
+    """Return the flaw of a text for speech of `seconds`, or None."""
+    words = WORDS.findall(text.casefold())
+    raw = text.encode()
+    if _loops(words) or (raw and len(raw) / len(zlib.compress(raw)) > COMPRESSION):
+        return "repeats itself"
+    if len(text) > RATE * max(seconds, 1.0):
+        return "is too much for the time"
+    if logprob is not None and logprob < LOGPROB:
+        return IMPROBABLE
+    return None
+
+
+def _loops(words: list[str]) -> bool:
+    """Return whether a few words repeat without a break, or a long phrase comes back again and again."""
+    for size in range(1, GRAM + 1):
+        run = 1
+        for start in range(size, len(words) - size + 1, size):
+            run = run + 1 if words[start : start + size] == words[start - size : start] else 1
+            if run > TIMES and run * size > LOOP:
+                return True
+    grams = Counter(zip(*(words[shift:] for shift in range(8)), strict=False))
+    return max(grams.values(), default=0) >= TIMES
+
+
+def format_notes(notes: Sequence[Note], clock: Callable[[float], str]) -> Iterator[str]:
+    """Yield one warning for all notes with the same text. `clock` formats a time in seconds."""
+    ordered = sorted(notes, key=lambda note: (note.text, note.piece.start))
+    for text, group in groupby(ordered, key=lambda note: note.text):
+        stretches = [f"{clock(note.piece.start)} to {clock(note.piece.end)}" for note in group]
+        more = f" and {len(stretches) - NAMED} more" if len(stretches) > NAMED else ""
+        yield f"{', '.join(stretches[:NAMED])}{more}: {text}"
 
 
 def _best(piece: Piece, before: ChunkResult, after: ChunkResult) -> ChunkResult:
-    """The one without a flaw, or the more probable one."""
+    """Return the text without a flaw, or the more probable text."""
     if flaw(piece, after) is None:
         return after
-    return after if after.ended and _logprob(after) > _logprob(before) else before
+    return after if after.ended and (after.logprob or 0.0) > (before.logprob or 0.0) else before
 
 
-def _halves(piece: Piece, loudness: Loudness) -> Sequence[Piece]:
-    return piece.halves(loudness) if len(piece) > SHORTEST else [piece]
+def _text(result: ChunkResult) -> str:
+    return b"".join(token.text.encode("latin-1") for token in result.tokens).decode("utf-8", "replace")
 
 
-def _text(heard: ChunkResult) -> str:
-    return b"".join(text.encode("latin-1") for text, *_ in heard.tokens).decode("utf-8", "replace")
+def _trusted(piece: Piece, text: ChunkResult) -> ChunkResult:
+    """Drop the tokens of a doubtful text and of a text without words."""
+    return _with_letters(text) if flaw(piece, text) is None else replace(text, tokens=())
 
 
-def _with_letters(heard: ChunkResult) -> ChunkResult:
-    """The same, if there is a word in it; else without any text."""
-    return heard if _letters(heard) else replace(heard, tokens=())
+def _with_letters(text: ChunkResult) -> ChunkResult:
+    """Drop the tokens of a text without words: over noise, Whisper likes to write dots."""
+    return text if _count(text) else replace(text, tokens=())
 
 
-def _letters(heard: ChunkResult) -> bool:
-    """Whether there is a word in it: over noise, Whisper likes to write dots."""
-    return any(map(str.isalnum, _text(heard)))
+def _count(text: ChunkResult) -> int:
+    """Count the letters and digits of a text."""
+    return sum(map(str.isalnum, _text(text)))
 
 
-def _count(heard: ChunkResult) -> int:
-    """The letters and digits of a text."""
-    return sum(map(str.isalnum, _text(heard)))
-
-
-def _logprob(heard: ChunkResult) -> float:
-    return 0.0 if heard.logprob is None else heard.logprob
-
-
-def _said(word: Word, words: Sequence[Word]) -> bool:
-    """Whether one of some words, which are in order, is said at the same time."""
-    first = bisect_right(words, word.start, key=lambda old: old.end)
+def _overlaps(word: Word, words: Sequence[Word]) -> bool:
+    """Return whether a word is at the time of one of some words, which are in order."""
+    first = bisect_right(words, word.start, key=lambda other: other.end)
     return first < len(words) and words[first].start < word.end

@@ -1,136 +1,216 @@
-"""Which language is spoken in each part of a track, from what a recognizer hears in the parts one by one.
+"""Language of each part of a track, from the languages that a recognizer detects in the parts.
 
-Whisper tells the language of a piece of up to 30 s; of a piece in two languages it tells a mixture. But its
-decoder can attend to a part of the piece alone, which costs next to nothing. Where another language may be
-spoken, pieces are cut in pauses and where another person begins to speak, and a Viterbi pass decides for all
-parts together: a change of language has a cost, so that it takes clear evidence. Before a language changes,
-each part is encoded by itself, which tells its language better.
-docs/decisions/2026-11-24-languages-in-turn.md.
+Whisper detects the language of a piece of up to 30 s; of a piece in two languages it detects a mixture. But
+its decoder can attend to a part of the piece alone, which costs next to nothing. If another language may be
+spoken, pieces are cut in pauses and at changes of the speaker, and a Viterbi pass decides for all parts
+together: a change of language has a cost, so that it takes clear evidence. Before a language changes, each
+part is encoded by itself, which tells its language better. docs/decisions/2026-11-24-languages-in-turn.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from witness.languages import MULTI, name
 from witness.recognition.chunking import Piece
 from witness.recognition.engine_worker import ChunkResult
-from witness.recognition.fallback import Found
+from witness.recognition.fallback import ENOUGH, Recognized, flaw
 from witness.recognition.vad import FRAME_RATE
-from witness.schema import Int
+from witness.schema import Int, Word
 
-HEARD = 3 * FRAME_RATE
-"""Frames of a part that tell its language."""
+if TYPE_CHECKING:  # a child process needs neither
+    from witness.recognition.cached_engine import CachedEngine
+    from witness.recognition.track_input import TrackInput
+
+SAMPLED = 3 * FRAME_RATE
+"""Frames of a part in which its language is detected."""
 SUSPECTED = 0.5
-"""Probability in some part from which another language than that of the track may be spoken there."""
+"""Probability in some part from which another language may be spoken there than that of the track."""
 PART = 6 * FRAME_RATE
-"""The most frames of a part."""
+"""Most frames of a part."""
 CHANGE = 3.0
-"""Nats that a change of language costs."""
+"""Cost of a change of language, in nats."""
 LEAST = 1e-4
-"""What counts of a language that is less probable than that: no part alone outweighs all others."""
+"""Least probability that counts for a language, so that no part alone outweighs all others."""
 SHORT = 3.0
 """Seconds; the evidence of a shorter part counts in proportion."""
 CANDIDATE = 0.8
-"""Probability that another language must reach in some part, else it is a mistake."""
+"""Probability that another language must reach in some part."""
+DOUBTED = -0.8
+"""Mean log probability of the tokens below which a text of an English-only model is rather not English:
+docs/decisions/2026-11-25-english-only.md."""
 
-
-def among(probabilities: Mapping[str, float], allowed: Sequence[str]) -> dict[str, float]:
-    """The same for the languages that may be spoken (empty: all), so that their sum is 1."""
-    kept = {code: one for code, one in probabilities.items() if not allowed or code in allowed}
-    whole = sum(kept.values())
-    return {code: one / whole for code, one in kept.items()} if whole > 0 else {}
-
-
-def may_change(told: Sequence[Mapping[str, float]], main: str) -> bool:
-    """Whether another language than `main` may be spoken in some part."""
-    return any(one >= SUSPECTED for part in told for code, one in part.items() if code != main)
-
-
-def changes(parts: Sequence[Piece], told: Sequence[Mapping[str, float]], main: str) -> bool:
-    """Whether another language than `main` seems to be spoken in some of the parts of a piece."""
-    measured = [(len(part) / FRAME_RATE, one) for part, one in zip(parts, told, strict=True)]
-    return set(decide(measured, main)[0]) != {main}
-
-
+Probabilities = Mapping[str, float]
+"""Language code -> probability."""
 Decided = tuple[Piece, ChunkResult | None]
-"""A piece in one language, and what was heard in it; None: it must be heard."""
+"""A piece in one language and its text; None: it must be recognized."""
+
+
+def requested(languages: str | None) -> tuple[str, ...]:
+    """Split the option; empty: all languages."""
+    return () if languages in (None, MULTI) else tuple(str(languages).split(","))
+
+
+def fixed_language(languages: str | None, supported: Sequence[str]) -> str | None:
+    """Return the language of every track, or MULTI; None: it must be detected."""
+    if len(supported) == 1:
+        return supported[0]
+    if languages == MULTI:
+        return MULTI
+    return requested(languages)[0] if len(requested(languages)) == 1 else None
+
+
+def keep_allowed(probabilities: Probabilities, allowed: Sequence[str]) -> dict[str, float]:
+    """Keep the allowed languages (empty: all) and scale their probabilities to a sum of 1."""
+    kept = {
+        code: probability for code, probability in probabilities.items() if not allowed or code in allowed
+    }
+    whole = sum(kept.values())
+    return {code: probability / whole for code, probability in kept.items()} if whole > 0 else {}
+
+
+def may_change(parts: Sequence[Probabilities], main: str) -> bool:
+    """Return whether another language than `main` may be spoken in some part."""
+    return any(
+        probability >= SUSPECTED for part in parts for code, probability in part.items() if code != main
+    )
+
+
+class TrackLanguages:
+    """Languages of a track, as an engine detects them."""
+
+    def __init__(
+        self, track: TrackInput, languages: str | None, engine: CachedEngine, when: Callable[[Piece], str]
+    ) -> None:
+        """Use `engine`, which must compare languages; `when` names a piece in messages."""
+        self._track = track
+        self._engine = engine
+        self._when = when
+        self.requested = requested(languages)
+
+    def main(self, first: Sequence[Piece]) -> str | None:
+        """Detect the language of the track in its first pieces; None: no speech, or the engine cannot."""
+        if (piece := self._track.loudness.most_speech(first)) is None:
+            return None
+        parts = self._detect(piece, [piece])
+        languages = parts[0] if parts else {}
+        return max(languages, key=lambda code: languages[code], default=next(iter(self.requested), None))
+
+    def decide(
+        self, texts: Iterable[Recognized], main: str, again: Callable[[Iterable[Piece]], Iterator[Recognized]]
+    ) -> Iterator[Recognized]:
+        """Yield the text of each piece, in order, in the language spoken there.
+
+        Pieces in which another language than `main` may be spoken wait until their language is certain;
+        `again` recognizes pieces in the language they have.
+        """
+        tracker = Tracker(main)
+
+        def recognized(decided: Sequence[Decided]) -> Iterator[Recognized]:
+            missing = again(piece for piece, text in decided if text is None)
+            for piece, text in decided:
+                yield next(missing) if text is None else (piece, text)
+
+        for piece, text in texts:
+            if text.unclear:
+                parts = piece.parts(self._track.loudness, self._track.speech, PART)
+                languages = self._detect(piece, parts)
+                if len(parts) > 1 and _changes(parts, languages, main):
+                    languages = [language for part in parts for language in self._detect(part, [part])]
+                yield from recognized(tracker.add((piece, text), parts, languages))
+            elif tracker.waits:
+                yield from recognized(tracker.add((piece, text)))
+            else:
+                yield piece, text
+        yield from recognized(tracker.finish())
+
+    def _detect(self, piece: Piece, parts: Sequence[Piece]) -> list[dict[str, float]]:
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        languages = self._engine.languages(self._track.part(piece), ends, self._when(piece))
+        return [keep_allowed(part, self.requested) for part in languages]
 
 
 class Tracker:
-    """Decides as the pieces of a track come, in order, and keeps those back that are not decided yet."""
+    """Decides as the pieces of a track come, in order, and holds pieces until they are certain."""
 
     def __init__(self, main: str) -> None:
-        """`main` is the language of the track, which stays where no other is clear."""
+        """Track a recording in `main`, which stays while no other language is clear."""
         self._main = self._before = main
-        self._held: list[tuple[Found, list[Piece], list[Mapping[str, float]]]] = []
+        self._held: list[tuple[Recognized, list[Piece], list[Probabilities]]] = []
 
     @property
     def waits(self) -> bool:
-        """Whether pieces are kept back."""
+        """Whether it holds pieces."""
         return bool(self._held)
 
     def add(
-        self, found: Found, parts: Sequence[Piece] = (), told: Sequence[Mapping[str, float]] = ()
+        self, recognized: Recognized, parts: Sequence[Piece] = (), languages: Sequence[Probabilities] = ()
     ) -> list[Decided]:
-        """What is decided with another piece: what was heard in pieces of the track's language, and instead
-        of the others the largest parts that have one language each.
+        """Add a piece, and return all that are certain now.
 
-        Of a piece that was not heard are given its parts, and how probable each language is in them.
+        A piece with an unclear text has `parts` with their `languages`; it comes back in the largest parts
+        with one language each.
         """
-        self._held.append((found, list(parts) or [found[0]], list(told) or [{self._main: 1.0}]))
-        return self._decided(last=False)
-
-    def rest(self) -> list[Decided]:
-        """What is left at the end of the track."""
-        return self._decided(last=True)
-
-    def _decided(self, *, last: bool) -> list[Decided]:
-        parts = [(part, one) for _, parts, told in self._held for part, one in zip(parts, told, strict=True)]
-        languages, settled = decide(
-            [(len(part) / FRAME_RATE, one) for part, one in parts], self._main, self._before
+        self._held.append(
+            (recognized, list(parts) or [recognized[0]], list(languages) or [{self._main: 1.0}])
         )
-        left = iter(languages)
-        done: list[Decided] = []
+        return self._decide(last=False)
+
+    def finish(self) -> list[Decided]:
+        """Return the remaining pieces at the end of the track."""
+        return self._decide(last=True)
+
+    def _decide(self, *, last: bool) -> list[Decided]:
+        measured = [
+            (len(part) / FRAME_RATE, languages)
+            for _, parts, of_parts in self._held
+            for part, languages in zip(parts, of_parts, strict=True)
+        ]
+        path, settled = decide(measured, self._main, self._before)
         if self._held and not last and self._held[-1][0][1].unclear:
-            settled = min(settled, len(parts) - 1)  # the next may make the end of this one clear
+            settled = min(settled, len(measured) - 1)  # the next piece may make the end of this one clear
+        rest = iter(path)
+        decided: list[Decided] = []
         while self._held and (last or len(self._held[0][1]) <= settled):
-            (piece, heard), own, _ = self._held.pop(0)
-            settled -= len(own)
-            own_languages = list(islice(left, len(own)))
-            self._before = own_languages[-1]
-            if not heard.unclear:
-                done.append((piece, heard))
+            (piece, text), parts, _ = self._held.pop(0)
+            settled -= len(parts)
+            languages = list(islice(rest, len(parts)))
+            self._before = languages[-1]
+            if not text.unclear:
+                decided.append((piece, text))
                 continue
-            for language, run in groupby(zip(own_languages, own, strict=True), key=lambda one: one[0]):
+            for language, run in groupby(zip(languages, parts, strict=True), key=lambda pair: pair[0]):
                 frames = np.concatenate([part.frames for _, part in run])
-                done.append((replace(piece, frames=frames, language=language), None))
-        return done
+                decided.append((replace(piece, frames=frames, language=language), None))
+        return decided
 
 
 def decide(
-    parts: Sequence[tuple[float, Mapping[str, float]]],
+    parts: Sequence[tuple[float, Probabilities]],
     main: str,
     before: str | None = None,
     *,
     change: float = CHANGE,
 ) -> tuple[list[str], int]:
-    """The language of each part, of which are given its seconds and how probable each language is; and how
-    many of them, from the first on, keep theirs whatever follows in these languages.
+    """Return the language of each part, and the number of first parts that keep theirs whatever follows.
 
-    `main` is the language of the track, which stays where no other is clear; `before` that of what is said
-    before, None if that is nothing; `change` are the nats that a change of language costs.
+    `parts`: seconds and probabilities of each; `main`: language of the track, which stays while no other is
+    clear; `before`: language before the first part, if any; `change`: cost of a change, in nats.
     """
-    found = {code for _, told in parts for code, one in told.items() if one >= CANDIDATE}
-    codes = [main, *sorted({*found, before or main} - {main})]
+    candidates = {
+        code for _, languages in parts for code, probability in languages.items() if probability >= CANDIDATE
+    }
+    codes = [main, *sorted({*candidates, before or main} - {main})]
     scores = np.array(
         [
-            [min(1.0, seconds / SHORT) * math.log(max(told.get(code, 0.0), LEAST)) for code in codes]
-            for seconds, told in parts
+            [min(1.0, seconds / SHORT) * math.log(max(languages.get(code, 0.0), LEAST)) for code in codes]
+            for seconds, languages in parts
         ]
     )
     best = np.array([0.0 if before in (None, code) else -change for code in codes])
@@ -139,12 +219,61 @@ def decide(
         leader = int(best.argmax())
         ways.append(np.where(best >= best[leader] - change, np.arange(len(codes)), leader))
         best = np.maximum(best, best[leader] - change) + score
-    place, path = int(best.argmax()), []
+    state, path = int(best.argmax()), []
     ends, settled = set(np.flatnonzero(best >= best.max() - change).tolist()), 0
     for number, way in reversed(list(enumerate(ways, start=1))):
         if len(ends) == 1:
             settled = max(settled, number)
-        path.append(codes[place])
-        place = int(way[place])
+        path.append(codes[state])
+        state = int(way[state])
         ends = {int(way[end]) for end in ends}
     return path[::-1], settled
+
+
+def _changes(parts: Sequence[Piece], languages: Sequence[Probabilities], main: str) -> bool:
+    """Return whether another language than `main` seems to be spoken in some part."""
+    measured = [(len(part) / FRAME_RATE, language) for part, language in zip(parts, languages, strict=True)]
+    return set(decide(measured, main)[0]) != {main}
+
+
+class Doubts:
+    """Share of a track's first texts that an English-only model itself doubts."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._frames = {True: 0, False: 0}
+        """Frames of pieces with a text, by whether it has a flaw."""
+
+    def counted(self, texts: Iterable[Recognized]) -> Iterator[Recognized]:
+        """Pass pieces on and count their flaws."""
+        for piece, text in texts:
+            if text.tokens and text.ended:
+                improbable = text.logprob is not None and text.logprob < DOUBTED
+                self._tokens += len(text.tokens)
+                self._frames[improbable or flaw(piece, text) is not None] += len(piece)
+            yield piece, text
+
+    @property
+    def prevail(self) -> bool:
+        """More of the speech has a flawed text than a good one."""
+        return self._tokens >= ENOUGH and self._frames[True] > self._frames[False]
+
+
+def not_english(model: str) -> str:
+    """Return the warning about a recording that an English-only model hardly understands."""
+    return (
+        f"the recording does not seem to be in English, the only language that {model} knows, so its words "
+        "may be wrong; fix: --whisper base (or --language en, if it is English)"
+    )
+
+
+def several_languages(words: Sequence[Word], clock: Callable[[float], str]) -> Iterator[str]:
+    """Yield a line about a track in several languages: the start of each, which `clock` formats."""
+    first: dict[str, float] = {}
+    for word in words:
+        if word.language:
+            first.setdefault(word.language, word.start)
+    if len(first) > 1:
+        (code, _), *others = first.items()
+        later = ", ".join(f"{name(other)} from {clock(start)}" for other, start in others)
+        yield f"languages: {name(code)}, {later}"

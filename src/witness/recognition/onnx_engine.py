@@ -1,7 +1,7 @@
 """The child process that runs onnx-asr: `python -m witness.recognition.onnx_engine`.
 
-onnx-asr knows how Parakeet, Canary and other models are made ready for onnxruntime, and how their text is
-found. It needs no package but numpy and the onnxruntime that is here.
+onnx-asr prepares the input of Parakeet, Canary and other models for onnxruntime, and decodes their text. It
+needs numpy and the installed onnxruntime only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,107 +18,103 @@ import numpy as np
 from witness._version import install
 from witness.models.session import CPU, one_thread, short_reason
 from witness.recognition import engine_worker
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, WorkerEngine
 from witness.schema import SAMPLE_RATE, Float32
 
 LONGEST = 30 * SAMPLE_RATE
-"""Samples of a piece: what these models were trained on, and what their memory grows with the square of."""
+"""Samples of a piece: these models were trained on at most so many, and memory grows with their square."""
 
 WORKERS = 4
-"""The most pieces at the same time."""
+"""Most pieces at the same time."""
 LONGEST_TOKEN = 0.5
-"""Seconds; what is left until the next one is a pause."""
+"""Seconds; the rest until the next token is a pause."""
 
 INSTALL = f"onnx-asr is not installed; fix: {install('parakeet')}"
 QUANTIZED = re.compile(r"[._-](u?int8|q8|int4|uint4|q4|q4f16|bnb4|quantized)(?=[._-])")
 """In the name of a file whose weights have 8 bits or less: such exports of Parakeet lose words, mostly in
 pieces over 20 s (github.com/istupakov/onnx-asr/issues/126, github.com/k2-fsa/sherpa-onnx/issues/2605)."""
 HALF = re.compile(r"[._-]fp16(?=[._-])")
-"""In the name of a file in half precision; the full one is called the same without it."""
+"""In the name of a file in half precision; the file in full precision has the same name without it."""
 FULL = "quantized models lose words; fix: get the files in full precision (encoder-model.onnx and so on)"
 INTEGER = {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"}
 INTEGER |= {"DequantizeLinear", "MatMulNBits"}
-"""What a quantized model computes with, whatever its file is called."""
+"""Operators of quantized models, whatever the name of the file."""
 
 SPECIAL = re.compile(r"<.*>")
 """A token that is not text: <unk>, <pad>, <|en|>."""
 LANGUAGE = re.compile(r"<\|([a-z]{2})\|>")
 CLOSING = tuple(".,?!;:…%)]}")
-"""What no space comes before. SentencePiece may put one there, which onnx-asr's own text leaves out."""
+"""Characters that follow a word without a space. SentencePiece may put one there; onnx-asr omits it."""
 
 
-class OnnxAsrEngine:
-    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if the folder cannot be used or
-    the model fails.
+class OnnxAsrEngine(WorkerEngine):
+    """Model of onnx-asr.
 
-    A second try would find the same text, and a session runs in one thread, so that the text does not
-    depend on their number.
+    A session runs in one thread, so that the text does not depend on the number of threads.
     """
+
+    prompts = False
+    repeats_above = 0.0
 
     def __init__(self, load: Load) -> None:
         folder = Path(load.model)
-        kind = _kind(folder)
-        self._model = _load(folder, kind)
-        # Only a model with an attention decoder is told what to do; its vocabulary has a token per language.
-        self._instructed = self.translates = kind.endswith("-aed")
+        model_type = _model_type(folder)
+        self._model = _load(folder, model_type)
+        # Only a model with an attention decoder takes instructions; its vocabulary has a token per language.
+        self._instructed = self.translates = model_type.endswith("-aed")
         vocabulary = folder / "vocab.txt"
         spoken = LANGUAGE.findall(vocabulary.read_text("utf-8")) if self._instructed else []
         self.languages: Sequence[str] = sorted(set(spoken))
         self.device = "cpu"
         self.workers = min(load.threads, WORKERS)
-        self.batch = 1
-        self.prompts = self.compares_languages = False
 
-    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
-        """None: these models hear the language and do not tell it. Raises RuntimeError if it must be told."""
+    def detect_languages(self, samples: Float32, ends: Sequence[int]) -> Sequence[dict[str, float]]:  # noqa: ARG002
+        """Return nothing: these models do not tell the language. Raises RuntimeError if they need it."""
         if self._instructed:
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
         return []
 
-    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
-        """What is said in each piece."""
-        return [self._hear(samples, order) for samples in pieces]
-
-    def count(self, text: str) -> int:  # noqa: ARG002 - `engine_worker.WorkerEngine`
-        """Raises RuntimeError: these models take no prompt."""
+    def count(self, text: str) -> int:  # noqa: ARG002 - `WorkerEngine`
+        """Raise RuntimeError: these models take no prompt."""
         raise RuntimeError("this model takes no prompt")
 
-    def _hear(self, samples: Float32, order: DecodeOptions) -> ChunkResult:
+    def recognize_piece(self, samples: Float32, options: DecodeOptions) -> ChunkResult:
+        """Return the text of a piece."""
         if not 0 < len(samples) <= LONGEST:
             raise RuntimeError(f"a piece of {len(samples)} samples; it takes 1 to {LONGEST}")
-        asked: dict[str, str] = {}
-        if self._instructed and order.language:
-            asked["language"] = order.language
-            asked["target_language"] = "en" if order.translate else order.language
+        instructions: dict[str, str] = {}
+        if self._instructed and options.language:
+            instructions["language"] = options.language
+            instructions["target_language"] = "en" if options.translate else options.language
         try:
-            result = self._model.recognize(samples, sample_rate=SAMPLE_RATE, **asked)
+            result = self._model.recognize(samples, sample_rate=SAMPLE_RATE, **instructions)
         except Exception as error:  # onnxruntime's and the library's are a dozen unrelated classes
-            raise RuntimeError(f"the model failed ({_said(error)})") from error
+            raise RuntimeError(f"the model failed ({_describe(error)})") from error
         return ChunkResult(
             _tokens(result.tokens, result.timestamps, result.logprobs, len(samples) / SAMPLE_RATE),
-            order.language,
+            options.language,
             logprob=float(np.mean(result.logprobs)) if result.logprobs else None,
         )
 
 
-def _kind(folder: Path) -> str:
-    """The kind of model, as its config.json names it. Raises RuntimeError."""
+def _model_type(folder: Path) -> str:
+    """Read the type of the model in its config.json. Raises RuntimeError."""
     if not folder.is_dir():
         raise RuntimeError("it is not a folder; fix: name the folder that holds the model's files")
     try:
-        kind = json.loads((folder / "config.json").read_bytes())["model_type"]
+        model_type = json.loads((folder / "config.json").read_bytes())["model_type"]
     except FileNotFoundError:
         raise RuntimeError("it has no config.json; fix: copy all files of the model") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"its config.json names no model_type ({_said(error)})"
+        why = f"its config.json names no model_type ({_describe(error)})"
         raise RuntimeError(f"{why}; fix: copy it again") from error
-    if not isinstance(kind, str):
-        raise RuntimeError(f"its config.json names the model_type {kind!r}; fix: copy it again")
-    return kind
+    if not isinstance(model_type, str):
+        raise RuntimeError(f"its config.json names the model_type {model_type!r}; fix: copy it again")
+    return model_type
 
 
-def _load(folder: Path, kind: str) -> Any:
-    """The model, in full precision or else in half. Raises RuntimeError."""
+def _load(folder: Path, model_type: str) -> Any:
+    """Load the model in full precision or else in half. Raises RuntimeError."""
     try:
         import onnx_asr
         from onnx_asr.utils import ModelFileNotFoundError
@@ -131,7 +127,7 @@ def _load(folder: Path, kind: str) -> Any:
     try:
         # The folder exists, so the library opens no socket.
         model = onnx_asr.load_model(
-            kind,
+            model_type,
             folder,
             quantization="fp16" if halves - {file.name for file in files} else None,
             sess_options=one_thread(),
@@ -142,12 +138,14 @@ def _load(folder: Path, kind: str) -> Any:
             raise RuntimeError(f"it has quantized files only, and {FULL}") from error
         raise RuntimeError(f"it is incomplete: {error} fix: copy all files of the model") from error
     except Exception as error:  # as those of `recognize`
-        raise RuntimeError(f"onnx-asr cannot use it ({_said(error)}); fix: copy all files again") from error
+        raise RuntimeError(
+            f"onnx-asr cannot use it ({_describe(error)}); fix: copy all files again"
+        ) from error
     return model.with_timestamps()
 
 
 def _check_precision(file: Path) -> None:
-    """Raise RuntimeError if the file is a quantized model, or none."""
+    """Raise RuntimeError if the file is quantized or not a model."""
     import onnx
 
     try:
@@ -158,35 +156,34 @@ def _check_precision(file: Path) -> None:
         raise RuntimeError(f"{file.name} is quantized, and {FULL}")
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return short_reason(error) or type(error).__name__
 
 
 def _tokens(
     texts: Sequence[str],
-    places: Sequence[float] | None,
+    starts: Sequence[float] | None,
     logprobs: Sequence[float] | None,
     seconds: float,
 ) -> list[EngineToken]:
-    """The tokens of a piece; those that are not text are left out.
+    """Return the tokens of a piece that are text.
 
-    A token ends where the next one begins, or soon, because none of these models tells it. Those that tell no
-    times at all (Canary) have their text spread over the piece, a token as long as the other.
+    A token ends where the next one begins, or LONGEST_TOKEN later, because these models tell no ends. Models
+    without any times (Canary) have their tokens spread evenly over the piece.
     """
-    if places is None:
-        places = [seconds * number / max(1, len(texts)) for number in range(len(texts))]
-    told = [math.exp(one) for one in logprobs] if logprobs else [None] * len(texts)
-    every = zip(texts, places, told, strict=True)
-    kept = [(text, place, sure) for text, place, sure in every if not SPECIAL.fullmatch(text)]
-    ends = [*(place for _, place, _ in kept[1:]), seconds][: len(kept)]
+    if starts is None:
+        starts = [seconds * number / max(1, len(texts)) for number in range(len(texts))]
+    probabilities = [math.exp(logprob) for logprob in logprobs] if logprobs else [None] * len(texts)
+    rows = [row for row in zip(texts, starts, probabilities, strict=True) if not SPECIAL.fullmatch(row[0])]
+    ends = [*(start for _, start, _ in rows[1:]), seconds][: len(rows)]
     tokens: list[EngineToken] = []
-    for number, ((text, place, sure), end) in enumerate(zip(kept, ends, strict=True)):
-        after = text[1:] or "".join(later for later, *_ in kept[number + 1 : number + 2])
+    for number, ((text, start, probability), end) in enumerate(zip(rows, ends, strict=True)):
+        after = text[1:] or "".join(later for later, *_ in rows[number + 1 : number + 2])
         if text.startswith(" ") and after.startswith(CLOSING):
             text = text[1:]
-        last = min(end, place + LONGEST_TOKEN)
+        last = min(end, start + LONGEST_TOKEN)
         coded = text.encode().decode("latin-1")
-        tokens.append(EngineToken(coded, round(100 * place), round(100 * last), sure))
+        tokens.append(EngineToken(coded, round(100 * start), round(100 * last), probability))
     return tokens
 
 

@@ -2,17 +2,19 @@
 
 The audio is cut into pieces that fit the engine's window (`pieces`), and each is recognized on its own: that
 bounds memory, shows progress, and a text that goes wrong goes wrong for one piece only. A text that cannot be
-what was said is heard again with more care, and so is speech in which no word was found.
+true is recognized again with more care, and so is speech without words.
 
 The times of words come from Whisper's attention (dynamic time warping), not from its time stamps, which are
-seconds apart. Who said a word depends on its time.
+seconds apart. The speaker of a word depends on its time.
 """
 
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -23,89 +25,96 @@ from types import TracebackType
 
 from witness.errors import TranscriptionError, UsageError
 from witness.languages import MULTI, parse
+from witness.models import own
 from witness.options import Options
 from witness.progress import SILENT, Reporter
-from witness.recognition import track_languages
-from witness.recognition.cached_engine import ResumingEngine
+from witness.recognition import language_tracking
+from witness.recognition.cached_engine import CachedEngine
 from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
-from witness.recognition.decode_queue import Hearing
-from witness.recognition.engine_client import Remote
+from witness.recognition.decode_queue import DecodeQueue
+from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.engine_worker import PROMPT, DecodeOptions
-from witness.recognition.fallback import Found, Note, convincing, second_look, to_lines
-from witness.recognition.prompting import fit_or_warn
-from witness.recognition.tokens import NEAR
-from witness.recognition.track_input import TrackWork, ends_inside, in_order, language_near
-from witness.recognition.track_languages import TrackLanguages
-from witness.recognition.vad import Speech
+from witness.recognition.fallback import (
+    DROPPED,
+    Note,
+    Recognized,
+    check_texts,
+    format_notes,
+    recognize_gaps,
+)
+from witness.recognition.language_tracking import TrackLanguages
+from witness.recognition.tokens import NEAR, ends_inside
+from witness.recognition.track_input import TrackInput, language_near
+from witness.recognition.vad import FRAME_RATE, Speech
 from witness.schema import SAMPLE_RATE, ModelFile, Recognition, Samples, Word
 from witness.storage.checkpoint import Journal
+from witness.text import without_commands
 
-WINDOW_OF_ONE = WINDOW // 3
+MULTI_WINDOW = WINDOW // 3
 """Frames of a piece in a recording of several languages: a piece has one."""
 TELLING = 20
-"""Pieces, ten minutes of speech, among which the one that tells the language is chosen."""
-
-
+"""Pieces, ten minutes of speech, among them the piece that tells the language of the track."""
 SETTLED = 3.0
-"""Seconds before a piece that is not heard yet in which no word of it can lie."""
+"""Seconds before the next piece in which none of its words can lie."""
+CONTROL_TOKEN = re.compile(r"<\|[^<>|]*\|>")
+"""<|endoftext|>, <|fr|>, <|0.00|>: a tokenizer takes them for the commands that they spell."""
 
 Sound = tuple[Samples, Speech | None]
-"""A track, and where somebody speaks in it; None: anywhere."""
+"""A track and its speech; None: anywhere."""
 Listener = Callable[[int, Recognition, float], None]
-"""Called with the number of a track, counted from 0, its words so far, all of which are final, and a time
-before which no other word of the track will begin."""
+"""Called with the index of a track, its final words so far, and a time before all its later words."""
 
 
-def no_listener(track: int, heard: Recognition, until: float) -> None:
-    """For a caller who waits for all of them."""
+def no_listener(track: int, recognition: Recognition, until: float) -> None:
+    """Ignore the words until all are there."""
 
 
 @dataclass(frozen=True)
 class TranscribeOptions:
-    """What to hear."""
+    """Options of the recognizer."""
 
     language: str | None = None
-    """A code, or several with commas between them that may be spoken; None: any; MULTI to hear pieces of ten
-    seconds, each in its own."""
+    """A code, or several possible ones with commas; None: any; MULTI for pieces of ten seconds, each in its
+    own language."""
     translate: bool = False
     """Into English."""
     fast_words: bool = False
     """As `Options.fast_words`."""
     prompt: str = ""
-    """A text that could have been said before: names, terms, spelling."""
+    """Text that could have been said before: names, terms, spelling."""
     vocabulary: tuple[str, ...] = ()
-    """Names and terms, the most important ones first: there is room for a hundred or less."""
+    """Names and terms, the important ones first: there is room for a hundred or less."""
     start: float = 0.0
-    """Where in the recording the tracks begin, in seconds, for messages; words count from there."""
+    """Second of the recording at which the tracks begin, for messages; words count from there."""
 
-
-def wish(options: Options) -> TranscribeOptions:
-    """What these options ask for."""
-    return TranscribeOptions(
-        options.language,
-        options.translate,
-        options.fast_words,
-        options.prompt,
-        tuple(options.vocabulary),
-        options.start,
-    )
+    @staticmethod
+    def from_options(options: Options) -> TranscribeOptions:
+        """Select the recognizer's options."""
+        return TranscribeOptions(
+            options.language,
+            options.translate,
+            options.fast_words,
+            options.prompt,
+            tuple(options.vocabulary),
+            options.start,
+        )
 
 
 class TrackRecognizer:
     """An engine in a child process, for one recording: a context manager that ends the child when left.
 
-        with Recognizer(model, TranscribeOptions(), threads=4) as recognizer:
+        with TrackRecognizer(model, TranscribeOptions(), threads=4) as recognizer:
             recognizer.send(samples)
             recognition = recognizer.result()
 
-    Several tracks may be sent; the results come in the same order. What goes wrong with the model or the
-    child is raised by `result`, so that work beside it can go on.
+    Several tracks may be sent; the results come in the same order. `result` raises failures of the model and
+    of the child, so that work beside it can continue.
     """
 
     def __init__(
         self,
         model: ModelFile,
-        wish: TranscribeOptions = TranscribeOptions(),
+        options: TranscribeOptions = TranscribeOptions(),
         *,
         threads: int,
         gpu: bool = True,
@@ -114,15 +123,15 @@ class TrackRecognizer:
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
-        `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use one if
-        the engine can; if that fails, early or late, the CPU goes on, and a warning of the
-        recognition says so. `reporter.progress` is called from another thread with ("transcription", seconds
-        done, seconds sent), counting all tracks. What `journal` has is not heard again, and what is heard
-        goes into it. Raises UsageError if there is no such language.
+        `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use a GPU if the
+        engine can; if that fails, early or late, the CPU continues, and a warning of the recognition says so.
+        `reporter.progress` is called from another thread with ("transcription", seconds done, seconds sent),
+        counting all tracks. Texts in `journal` are not recognized again, and new ones are added. Raises
+        UsageError if there is no such language.
         """
-        if wish.language is not None:
-            wish = replace(wish, language=parse(wish.language))
-        self._wish = wish
+        if options.language is not None:
+            options = replace(options, language=parse(options.language))
+        self._options = options
         self._name = model.name
         self._threads = threads
         self._reporter = reporter
@@ -132,65 +141,65 @@ class TrackRecognizer:
         """Of all tracks that were sent."""
         self._listener: Listener = no_listener
         self._done: list[float] = []
-        """Seconds of each track that are recognized."""
+        """Recognized seconds of each track."""
         self._together = 1
         """Tracks that are recognized at the same time."""
-        self._owed = 0
-        """Tracks whose result was not asked for yet."""
+        self._pending = 0
+        """Tracks whose result the caller did not take yet."""
         self._failure: Exception | None = None
         self._refusal: UsageError | None = None
         self._prompt = ""
-        """What the engine is told was said before."""
+        """The vocabulary and the prompt, as the engine gets them."""
         self._warnings: list[str] = []
-        """For the next recognition."""
+        """Warnings for the next recognition."""
         self._leaving = False
-        self._turn = threading.Event()
-        self._turn.set()
-        self._engine = Remote(model, threads=threads, gpu=gpu)
-        self._resuming = ResumingEngine(self._engine, model, journal or Journal())
+        self._cores_free = threading.Event()
+        self._cores_free.set()
+        self._remote = RemoteEngine(model, threads=threads, gpu=gpu)
+        self._engine = CachedEngine(self._remote, model, journal or Journal())
         self._helper = threading.Thread(target=self._recognize_all, daemon=True)
         self._helper.start()
 
     def send(self, samples: Samples, speech: Speech | None = None) -> None:
-        """Have a track recognized: (n,) mono at 16 kHz, which must not change before its result is there.
+        """Queue a track: (n,) mono at 16 kHz, which must not change before its result is there.
 
-        `speech`: where somebody speaks, which another thread may still be finding out; None: anywhere.
+        `speech`: another thread may still be writing it; None: anywhere.
         """
         self.send_all([(samples, speech)])
 
     def send_all(self, tracks: Sequence[Sound]) -> None:
-        """As `send`, for the tracks of one recording.
+        """Queue the tracks of one recording.
 
-        They are recognized in the order of time, so that the text begins with what was said first, unless it
-        is still being found out where somebody speaks when their turn comes: then track by track.
+        They are recognized in the order of time, so that the text begins with the first words; but track by
+        track if the speech of some is not final when their turn comes.
         """
         self._seconds += sum(len(samples) for samples, _ in tracks) / SAMPLE_RATE
-        self._owed += len(tracks)
+        self._pending += len(tracks)
         self._tracks.put(tracks)
 
     def listen(self, listener: Listener) -> None:
-        """Have words told as they become final, from another thread; before the first track is sent."""
+        """Call `listener` from another thread as words become final; set it before the first track."""
         self._listener = listener
 
     def hold(self) -> None:
-        """Do nothing on the CPU before `go_on`: whoever works there meanwhile needs all of its cores.
+        """Pause the CPU until `go_on`, for work that needs all cores.
 
-        Two that share the cores take longer than one after the other; a model is loaded all the same.
+        Two that share the cores take longer than one after the other; the model is loaded all the same.
         """
-        self._turn.clear()
+        self._cores_free.clear()
 
     def go_on(self) -> None:
-        """The cores are free."""
-        self._turn.set()
+        """End the pause."""
+        self._cores_free.set()
 
     def result(self) -> Recognition:
-        """Wait for the words of the earliest track that was sent and not yet asked for.
+        """Wait for the words of the next track.
 
-        Raises TranscriptionError if the model cannot be used or whisper.cpp fails, UsageError if the model
+        Raises TranscriptionError if the model cannot be used or the engine fails, UsageError if the model
         does not know the language, CancelledError if the reporter's `check` does.
         """
-        if not self._owed:
-            raise ValueError("there is no track whose result was not asked for")
+        if not self._pending:
+            raise ValueError("no track was sent whose result is not taken yet")
         while self._failure is None:
             self._reporter.check()
             try:
@@ -199,13 +208,13 @@ class TrackRecognizer:
             except queue.Empty:
                 continue
             if isinstance(outcome, Recognition):
-                self._owed -= 1
+                self._pending -= 1
                 return outcome
             self._failure = outcome
         raise self._failure
 
     def check(self) -> None:
-        """Raise UsageError once it is known that the model cannot do what is asked for."""
+        """Raise UsageError if the model turned out to be unable to do what the options ask for."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -216,231 +225,309 @@ class TrackRecognizer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving = True
-        self._engine.kill()
-        self._turn.set()
+        self._remote.kill()
+        self._cores_free.set()
         self._tracks.put(None)
         self._helper.join()
 
     # --- the helper thread ---
 
     def _recognize_all(self) -> None:
-        """Recognize the tracks, one piece after the other, and put what comes of it in `_results`."""
+        """Recognize the tracks, one piece after the other, and put the results into `_results`."""
         try:
-            self._engine.load()
-            self._check_wish()
+            self._remote.load()
+            self._check_options()
             self._prompt, warnings = fit_or_warn(
-                self._wish.vocabulary, self._wish.prompt, self._engine.count, PROMPT
+                self._options.vocabulary, self._options.prompt, self._remote.count, PROMPT
             )
             self._warnings += warnings
             while (tracks := self._tracks.get()) is not None:
                 self._wait()
-                known = all(speech is None or speech.finished for _, speech in tracks)
-                for some in [tracks] if known else [[track] for track in tracks]:
-                    for heard in self._recognize_some(some):
-                        self._results.put(heard)
+                final = all(speech is None or speech.finished for _, speech in tracks)
+                for group in [tracks] if final else [[track] for track in tracks]:
+                    for recognition in self._recognize_together(group):
+                        self._results.put(recognition)
         except Exception as error:  # raised again by result()
             self._refusal = error if isinstance(error, UsageError) else None
             self._results.put(error)
 
-    def _check_wish(self) -> None:
-        """Raise UsageError if the model cannot do what is asked for."""
-        able, wish = self._engine.abilities, self._wish
+    def _check_options(self) -> None:
+        """Raise UsageError if the model cannot do what the options ask for."""
+        abilities, options = self._remote.abilities, self._options
         problem = None
-        unknown = set(track_languages.asked(wish.language)) - set(able.languages) if able.languages else set()
-        if unknown:
-            only = "it knows only English" if list(able.languages) == ["en"] else "it knows others"
+        unknown = set(language_tracking.requested(options.language)) - set(abilities.languages)
+        if unknown and abilities.languages:
+            only = "it knows only English" if list(abilities.languages) == ["en"] else "it knows others"
             problem = f"does not know the language {min(unknown)!r} ({only})"
-        elif wish.translate and not able.translates:
+        elif options.translate and not abilities.translates:
             problem = "cannot translate"
-        elif (wish.prompt or wish.vocabulary) and not able.prompts:
+        elif (options.prompt or options.vocabulary) and not abilities.prompts:
             problem = "takes neither a prompt nor a vocabulary"
         if problem:
-            raise UsageError(f"{self._engine.path} {problem}; --whisper chooses another model")
+            raise UsageError(f"{self._remote.path} {problem}; --whisper chooses another model")
 
-    def _recognize_some(self, tracks: Sequence[Sound]) -> list[Recognition]:
-        """The words of some tracks, always of the one that is known least far. Raises TranscriptionError."""
+    def _recognize_together(self, tracks: Sequence[Sound]) -> list[Recognition]:
+        """Recognize some tracks, always the one that is least far. Raises TranscriptionError."""
         self._together = len(tracks)
-        work = [self._recognize(len(self._done) + place, *one) for place, one in enumerate(tracks)]
+        work = [self._recognize(len(self._done) + number, *track) for number, track in enumerate(tracks)]
         self._done += [0.0] * len(tracks)
         until, seconds = [0.0] * len(tracks), [0.0] * len(tracks)
-        heard: dict[int, Recognition] = {}
-        while len(heard) < len(tracks):
-            place = min((one for one in range(len(tracks)) if one not in heard), key=lambda one: until[one])
+        results: dict[int, Recognition] = {}
+        while len(results) < len(tracks):
+            rest = (number for number in range(len(tracks)) if number not in results)
+            track = min(rest, key=lambda number: until[number])
             begun = time.perf_counter()
             try:
-                until[place] = next(work[place])
+                until[track] = next(work[track])
             except StopIteration as end:
-                heard[place] = end.value
-            seconds[place] += time.perf_counter() - begun
-        return [replace(heard[place], seconds=taken) for place, taken in enumerate(seconds)]
+                results[track] = end.value
+            seconds[track] += time.perf_counter() - begun
+        return [replace(results[number], seconds=spent) for number, spent in enumerate(seconds)]
 
     def _recognize(
         self, number: int, samples: Samples, speech: Speech | None
     ) -> Generator[float, None, Recognition]:
-        """The words of a track; says from time to time until when it is recognized."""
-        track = TrackWork(number, samples, Loudness.of(samples), speech)
+        """Recognize a track; yield from time to time the second until which it is done."""
+        track = TrackInput(number, samples, Loudness.of(samples), speech)
         duration = len(samples) / SAMPLE_RATE
-        longest = WINDOW_OF_ONE if self._wish.language == MULTI else WINDOW
+        longest = MULTI_WINDOW if self._options.language == MULTI else WINDOW
         coming = pieces(track.loudness, speech, self._check, longest=longest)
         first: list[Piece] = []
-        languages = TrackLanguages(track, self._wish.language, self._resuming, self._when)
-        language = track_languages.known(self._wish.language, self._engine.abilities.languages)
-        changes = language is None and self._engine.abilities.compares_languages
+        languages = TrackLanguages(track, self._options.language, self._engine, self._when)
+        abilities = self._remote.abilities
+        language = language_tracking.fixed_language(self._options.language, abilities.languages)
+        changes = language is None and abilities.compares_languages
         if language is None:
             first = list(islice(coming, TELLING))
             language = languages.main(first)
         # On a GPU it runs beside the diarizer, and needs few cores itself.
-        cores = (
-            self._threads if self._engine.abilities.device == "cpu" else self._threads - self._threads // 4
-        )
-        order = DecodeOptions(
+        cores = self._threads if abilities.device == "cpu" else self._threads - self._threads // 4
+        decoding = DecodeOptions(
             max(1, cores),
             None if language == MULTI else language,
-            self._wish.translate,
+            self._options.translate,
             self._prompt,
-            greedy=self._wish.fast_words,
-            among=languages.asked if changes and language else None,
+            greedy=self._options.fast_words,
+            among=languages.requested if changes and language else None,
         )
         every: Iterable[Piece] = chain(first, coming)
         if speech is None or speech.finished:
             every = list(every)  # so that they can be shared out evenly
-        hearing = self._hear(track, every, order, soon=True)
-        first_heard = self._in_their_languages(track, hearing, order, languages)
+        decode_queue = self._decode(track, every, decoding, soon=True)
+        texts = self._in_their_languages(track, decode_queue, decoding, languages)
         doubts = None
-        if list(self._engine.abilities.languages) == ["en"] and not languages.asked:
-            doubts = track_languages.Doubts()
-            first_heard = doubts.counted(first_heard)
-        words, notes = yield from self._words(track, first_heard, hearing.ready, order)
+        if list(abilities.languages) == ["en"] and not languages.requested:
+            doubts = language_tracking.Doubts()
+            texts = doubts.counted(texts)
+        words, notes = yield from self._words(track, texts, decode_queue.ready, decoding)
         if doubts and doubts.prevail:
-            self._warnings.append(track_languages.not_english(self._name))
-        else:
-            self._warnings += to_lines(notes, self._minutes)
+            self._warnings.append(language_tracking.not_english(self._name))
+            notes = [note for note in notes if note.text == DROPPED]
+        self._warnings += format_notes(notes, self._minutes)
         self._progress(track, duration)
         counted = Counter(word.language for word in words)
         if counted:
             language = counted.most_common(1)[0][0]
         elif language == MULTI:
             language = None
-        self._warnings += track_languages.to_line(words, self._minutes)
-        warnings = (*self._engine.warnings, *self._warnings)
-        self._engine.warnings, self._warnings = [], []
-        return Recognition(tuple(words), language, self._engine.abilities.device, warnings)
+        self._warnings += language_tracking.several_languages(words, self._minutes)
+        warnings = (*self._remote.warnings, *self._warnings)
+        self._remote.warnings, self._warnings = [], []
+        return Recognition(tuple(words), language, self._remote.abilities.device, warnings)
 
     def _words(
         self,
-        track: TrackWork,
-        first: Iterable[Found],
+        track: TrackInput,
+        first: Iterable[Recognized],
         ready: Callable[[], bool],
-        order: DecodeOptions,
+        decoding: DecodeOptions,
     ) -> Generator[float, None, tuple[list[Word], list[Note]]]:
-        """The words of a track, of whose pieces are given what was heard first, with notes about what is
-        doubtful. While the next piece is `ready`, it waits for more to look at, so that all cores have work.
-        The listener is told of words as they become final.
+        """Return the words of a track from the first texts of its pieces, with notes about doubtful ones.
 
-        Says after each piece until when all were heard."""
-        careful = replace(order, greedy=False, again=True, prompt="", among=None)
+        While the next piece is `ready`, gaps wait for more gaps, so that all cores have work. The listener
+        gets words as they become final. Yields after each piece its end.
+        """
+        careful = replace(decoding, greedy=False, again=True, prompt="", among=None)
         words: list[Word] = []
-        open_: list[Found] = []  # pieces that are not words yet
-        found: list[Word] = []  # by the second look
+        unfinished: list[Recognized] = []  # pieces that are not words yet
+        from_gaps: list[Word] = []
         notes: list[Note] = []
-        looked, told = 0.0, False
+        searched, reported = 0.0, False
 
-        def look(until: float) -> None:
-            """Take the second look where no word that is still to come can be."""
-            nonlocal looked, told
-            left = list(track.gaps(words, looked))
-            certain = left
+        def search_gaps(until: float) -> None:
+            """Recognize the gaps that no later word can fill."""
+            nonlocal searched, reported
+            gaps = list(track.gaps(words, searched))
+            certain = gaps
             if until < inf:
                 after = words[-1].start if words else 0.0
-                certain = [gap for gap in left if gap.end <= min(until - SETTLED, after)]
-                if told and len(certain) < self._engine.abilities.workers and ready():
+                certain = [gap for gap in gaps if gap.end <= min(until - SETTLED, after)]
+                if reported and len(certain) < self._remote.abilities.workers and ready():
                     return
-            told = True
+            reported = True
             if certain:
-                found.extend(self._look_again(track, certain, words, order))
-                looked = certain[-1].end
-            horizon = min([until, *(gap.start for gap in left[len(certain) :])]) - NEAR
-            so_far = tuple(word for word in in_order(words, found) if word.start < horizon)
-            self._listener(track.number, Recognition(so_far, None, self._engine.abilities.device), horizon)
+                from_gaps.extend(self._recognize_gaps(track, certain, words, decoding))
+                searched = certain[-1].end
+            horizon = min([until, *(gap.start for gap in gaps[len(certain) :])]) - NEAR
+            so_far = tuple(word for word in _in_order(words, from_gaps) if word.start < horizon)
+            self._listener(track.number, Recognition(so_far, None, self._remote.abilities.device), horizon)
 
-        again = partial(self._hear, track, order=careful)
-        for heard, said in convincing(first, again, track.loudness, track.coverage):
-            notes += said
-            open_ += heard
-            if not heard or ends_inside(heard[-1][1].tokens):
+        again = partial(self._decode, track, options=careful)
+        repeats = partial(self._repeats, decoding)
+        for texts, more_notes in check_texts(first, again, track.loudness, track.coverage, repeats):
+            notes += more_notes
+            unfinished += texts
+            if not texts or ends_inside(texts[-1][1].tokens):
                 continue
-            words += track.words(open_, words)
-            open_.clear()
+            words += track.words(unfinished, words)
+            unfinished.clear()
             if track.speech is None or track.speech.finished:
-                look(heard[-1][0].end)
-            yield heard[-1][0].end
-        words += track.words(open_, words)
-        look(inf)
-        return in_order(words, found), notes
+                search_gaps(texts[-1][0].end)
+            yield texts[-1][0].end
+        words += track.words(unfinished, words)
+        search_gaps(inf)
+        return _in_order(words, from_gaps), notes
+
+    def _repeats(self, decoding: DecodeOptions, piece: Piece) -> bool:
+        """Return whether a second try would give the same text: the same search, and no prompt to drop."""
+        above = self._remote.abilities.repeats_above
+        searched = above is not None and len(piece) > above * FRAME_RATE
+        return searched and not decoding.greedy and not decoding.prompt
 
     def _in_their_languages(
-        self, track: TrackWork, first: Iterable[Found], order: DecodeOptions, languages: TrackLanguages
-    ) -> Iterator[Found]:
-        """What was heard in each piece, in order, with progress, each in its language."""
+        self,
+        track: TrackInput,
+        texts: Iterable[Recognized],
+        decoding: DecodeOptions,
+        languages: TrackLanguages,
+    ) -> Iterator[Recognized]:
+        """Yield the text of each piece, in order, in its language, and report progress."""
 
-        def heard() -> Iterator[Found]:
-            for found in first:
-                self._progress(track, min(found[0].end, len(track.samples) / SAMPLE_RATE))
-                yield found
+        def with_progress() -> Iterator[Recognized]:
+            for piece, text in texts:
+                self._progress(track, min(piece.end, len(track.samples) / SAMPLE_RATE))
+                yield piece, text
 
-        known_now = replace(order, among=None)
-        return languages.decided(
-            heard(), order.language or "", lambda missing: self._hear(track, missing, known_now)
+        decided = replace(decoding, among=None)
+        return languages.decide(
+            with_progress(), decoding.language or "", lambda missing: self._decode(track, missing, decided)
         )
 
     def _minutes(self, seconds: float) -> str:
-        """When in the recording something is: 0:07, 61:05."""
-        whole = int(self._wish.start + seconds)
+        """Format a time in the recording: 0:07, 61:05."""
+        whole = int(self._options.start + seconds)
         return f"{whole // 60}:{whole % 60:02d}"
 
     def _when(self, piece: Piece) -> str:
         return f"at {self._minutes(piece.start)} of the recording,"
 
-    def _progress(self, track: TrackWork, seconds: float) -> None:
-        """So many seconds of a track are done."""
+    def _progress(self, track: TrackInput, seconds: float) -> None:
         self._done[track.number] = seconds
         self._reporter.progress("transcription", sum(self._done), self._seconds)
 
-    def _hear(
-        self, track: TrackWork, some: Iterable[Piece], order: DecodeOptions, *, soon: bool = False
-    ) -> Hearing:
-        """What was heard in each piece, in order."""
+    def _decode(
+        self, track: TrackInput, pieces: Iterable[Piece], options: DecodeOptions, *, soon: bool = False
+    ) -> DecodeQueue:
+        """Return the texts of pieces, in order."""
 
         def send(group: Sequence[Piece]) -> int:
-            told = replace(order, language=group[0].language or order.language)
-            return self._resuming.send([track.part(piece) for piece in group], told, self._when(group[0]))
+            in_language = replace(options, language=group[0].language or options.language)
+            return self._engine.send(
+                [track.part(piece) for piece in group], in_language, self._when(group[0])
+            )
 
-        count = len(some) if isinstance(some, Sized) else len(track) // WINDOW
-        return Hearing(self._resuming, send, some, count=count, beside=self._together, soon=soon)
+        count = len(pieces) if isinstance(pieces, Sized) else len(track) // WINDOW
+        return DecodeQueue(self._engine, send, pieces, count=count, beside=self._together, soon=soon)
 
-    def _look_again(
-        self,
-        track: TrackWork,
-        some: Sequence[Piece],
-        words: Sequence[Word],
-        order: DecodeOptions,
+    def _recognize_gaps(
+        self, track: TrackInput, gaps: Sequence[Piece], words: Sequence[Word], decoding: DecodeOptions
     ) -> list[Word]:
-        """The words that a second look finds in some gaps between `words`."""
-        careful = replace(order, greedy=False, again=True, among=None)
-        return second_look(
-            [replace(gap, language=language_near(words, gap)) for gap in some],
-            partial(self._hear, track, order=careful),
-            lambda found: track.words([found]),
+        """Return the words that a second try finds in gaps between `words`."""
+        careful = replace(decoding, greedy=False, again=True, among=None)
+        return recognize_gaps(
+            [replace(gap, language=language_near(words, gap)) for gap in gaps],
+            partial(self._decode, track, options=careful),
+            lambda text: track.words([text]),
             words,
             track.loudness,
             track.coverage,
         )
 
     def _wait(self) -> None:
-        """On a CPU that others use, until they are done."""
-        while self._engine.abilities.device == "cpu" and not self._turn.wait(0.5):
+        """Wait until the CPU is free."""
+        while self._remote.abilities.device == "cpu" and not self._cores_free.wait(0.5):
             self._check()
 
     def _check(self) -> None:
         if self._leaving:
-            raise TranscriptionError("nobody waits for the words anymore")
+            raise TranscriptionError("the recognizer was closed before all words were there")
+
+
+def _in_order(words: Sequence[Word], from_gaps: Sequence[Word]) -> list[Word]:
+    return sorted([*words, *from_gaps], key=lambda word: word.start)
+
+
+def check_model(model: ModelFile, language: str | None, *, translate: bool) -> None:
+    """Raise UsageError if an English-only model is to recognize another language or to translate.
+
+    A file that cannot be read passes: loading it raises an error that says why.
+    """
+    other = language not in (None, "en", MULTI) and "en" not in (language or "").split(",")
+    if (other or translate) and own.english_only(model):
+        problem = f"does not know the language {language!r}" if other else "cannot translate"
+        raise UsageError(f"{model.name} {problem} (it knows only English); --whisper chooses another model")
+
+
+def without_control_tokens(text: str) -> str:
+    """Return the text without control tokens and control characters."""
+    return without_commands(CONTROL_TOKEN.sub(" ", without_commands(text)))
+
+
+def context(terms: Sequence[str], prompt: str) -> str:
+    """Join the terms and the prompt, which comes last: the text nearest to the speech counts most.
+
+    The wording: docs/decisions/2026-11-22-words.md, "Vocabulary".
+    """
+    glossary = f"Glossary: {', '.join(terms)}." if terms else ""
+    return f"{glossary} {prompt}".strip()
+
+
+def fit(
+    terms: Sequence[str], prompt: str, count: Callable[[str], int], room: int
+) -> tuple[str, Sequence[str]]:
+    """Return the context with as many of the first terms as fit into `room` tokens, and the other terms.
+
+    `count` returns the tokens of a text. A prompt that is too long by itself comes back whole, without terms;
+    the engine uses its end.
+    """
+    fitting = bisect_right(
+        range(1, len(terms) + 1), room, key=lambda number: count(context(terms[:number], prompt))
+    )
+    return context(terms[:fitting], prompt), terms[fitting:]
+
+
+def fit_or_warn(
+    vocabulary: Sequence[str], prompt: str, count: Callable[[str], int], room: int
+) -> tuple[str, list[str]]:
+    """Clean a person's vocabulary and prompt and fit them, with warnings about everything that is dropped."""
+    plain_prompt = without_control_tokens(prompt)
+    terms = [term for term in map(without_control_tokens, vocabulary) if term]
+    warnings = [
+        f"control characters and control tokens such as <|endoftext|> were taken out of the {option}"
+        for option, texts in (("prompt", (prompt,)), ("vocabulary", vocabulary))
+        if any(without_control_tokens(text) != " ".join(text.split()) for text in texts)
+    ]
+    if not terms and not plain_prompt:
+        return "", warnings
+    text, left_out = fit(terms, plain_prompt, count, room)
+    if count(plain_prompt) > room:
+        warnings.append(
+            f"the prompt is longer than the {room} tokens that the recognizer takes, so it heard only the "
+            "end; shorten it"
+        )
+    if left_out:
+        warnings.append(
+            f"the vocabulary is longer than the recognizer takes: the last {len(left_out)} of {len(terms)} "
+            f"terms were left out, from {left_out[0]!r} on; put the important ones first"
+        )
+    return text, warnings

@@ -1,6 +1,6 @@
 """A recognizer's tokens -> words with believable times.
 
-A token is a part of the text and may begin or end inside a character; a word is what a person would call one.
+A token is a part of the text and may begin or end inside a character; a word ends at a space.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from msgspec import structs
 
+from witness.recognition import chunking
 from witness.recognition.chunking import Piece
 from witness.recognition.engine_worker import EngineToken
 from witness.recognition.vad import FRAME_RATE
@@ -21,22 +21,22 @@ from witness.schema import CLOSING, SENTENCE_ENDS, Bool, Word
 from witness.text import unspaced
 
 WORD_SECONDS = 0.4
-"""The longest that a word without letters is believed to take."""
+"""Longest believable time of a word without letters."""
 LETTER_SECONDS = 0.12
-"""How much longer a word may take for each of its letters."""
+"""Additional time for each letter."""
 DIGIT = 4
 """Letters that a digit stands for: "555-0100" is seven words to say."""
 NEAR = 1.0
-"""Seconds from speech within which a word is said there, though its time lies in the pause."""
+"""Most seconds from a word in a pause to the speech where it belongs."""
 SNAPPED = 0.2
-"""The most seconds that such a word is given."""
+"""Most seconds of such a word."""
 LEAST = 0.01
-"""Seconds that a word takes at least: corrections find words by their middles, which no two must share."""
+"""Least seconds of a word: corrections find words by their middles, which no two must share."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A part of the text as Whisper writes it, which can begin or end inside a character."""
+    """Part of a text, at its time in the track."""
 
     data: bytes
     start: float
@@ -45,11 +45,13 @@ class Token:
     language: str | None = None
 
 
-def piece_tokens(found: Sequence[EngineToken], piece: Piece, language: str | None = None) -> list[Token]:
-    """Of a piece, from those of an engine; one without a start begins where the last ends."""
+def piece_tokens(
+    engine_tokens: Sequence[EngineToken], piece: Piece, language: str | None = None
+) -> list[Token]:
+    """Place the tokens of a piece in the track; a token without a start begins at the end of the last."""
     tokens = []
     before = piece.start
-    for text, first, last, probability in found:
+    for text, first, last, probability in engine_tokens:
         start = before if first is None else max(before, piece.begins(first / 100))
         before = min(max(start, piece.ends(last / 100)), piece.end)
         tokens.append(Token(text.encode("latin-1"), min(start, before), before, probability, language))
@@ -57,43 +59,43 @@ def piece_tokens(found: Sequence[EngineToken], piece: Piece, language: str | Non
 
 
 def characters(parts: Sequence[bytes]) -> list[str]:
-    """The UTF-8 text of which `parts` are the bytes, each character at the part where it begins.
+    """Decode the UTF-8 text in `parts`, each character at the part where it begins.
 
-    What is not UTF-8 becomes U+FFFD.
+    Bytes that are not UTF-8 become U+FFFD.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     texts = [""] * len(parts)
-    owner = 0  # the part where the character begins whose bytes are being read
-    for place, part in enumerate(parts):
-        for number in part:
+    owner = 0  # the part where the current character begins
+    for number, part in enumerate(parts):
+        for byte in part:
             pending = decoder.getstate()[0]
             if not pending:
-                owner = place
-            text = decoder.decode(bytes([number]))
-            if pending and text:  # now complete, or given up because this byte does not go on with it
+                owner = number
+            text = decoder.decode(bytes([byte]))
+            if pending and text:  # now complete, or given up because this byte does not continue it
                 texts[owner] += text[0]
                 text = text[1:]
-                owner = place
-            texts[place] += text
+                owner = number
+            texts[number] += text
     if parts:
         texts[owner] += decoder.decode(b"", final=True)
     return texts
 
 
-def ends_inside(data: bytes) -> bool:
-    """Whether the last character of a text in UTF-8 is not complete."""
+def ends_inside(engine_tokens: Sequence[EngineToken]) -> bool:
+    """Return whether the last character of a piece is incomplete: the next piece has the rest."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(data)
+    decoder.decode(b"".join(token.text.encode("latin-1") for token in engine_tokens))
     return bool(decoder.getstate()[0])
 
 
 def to_words(pieces: Sequence[Sequence[Token]], *, first: bool = True) -> list[Word]:
-    """The words of a track from the tokens of its pieces. No word goes on from one piece into the next.
+    """Join the tokens of pieces to words; no word continues into the next piece.
 
-    `first`: the track begins with these; otherwise there are words before them.
+    `first`: the track begins with these pieces.
 
-    A word begins with a space; in scripts without spaces each token is one. Punctuation belongs to the word
-    before it (or, at the start of a piece, after it) and takes none of its time: it stands for the pause.
+    A word begins with a space; in scripts without spaces each token is a word. Punctuation belongs to the
+    word before it (or, at the start of a piece, after it) and takes none of its time: it marks the pause.
     """
     texts = iter(characters([token.data for tokens in pieces for token in tokens]))
     words: list[Word] = []
@@ -120,13 +122,13 @@ def to_words(pieces: Sequence[Sequence[Token]], *, first: bool = True) -> list[W
 
 
 def _probability(tokens: Sequence[Token]) -> float | None:
-    """Of a word: the mean of its tokens, as openai/whisper has it; None if the engine told none."""
-    told = [token.probability for token in tokens if token.probability is not None]
-    return round(sum(told) / len(told), 3) if told else None
+    """Return the mean over a word's tokens, as openai/whisper does; None if the engine tells none."""
+    values = [token.probability for token in tokens if token.probability is not None]
+    return round(sum(values) / len(values), 3) if values else None
 
 
 def _begins_word(text: str, group: Sequence[tuple[Token, str]]) -> bool:
-    """Whether the token with that text is the first of a word and not a part of `group`."""
+    """Return whether the token with that text begins a word after those of `group`."""
     if not text or text[0].isspace() or not text[0].isalnum():
         return text[:1].isspace()
     if unicodedata.category(text[0]) == "Lm":  # marks of length and repetition
@@ -136,7 +138,7 @@ def _begins_word(text: str, group: Sequence[tuple[Token, str]]) -> bool:
 
 
 def _with_letters(groups: Sequence[list[tuple[Token, str]]]) -> list[list[tuple[Token, str]]]:
-    """The groups, those of punctuation alone joined to the one before or, at the start, after."""
+    """Join groups of punctuation alone to the group before or, at the start, after."""
     joined: list[list[tuple[Token, str]]] = []
     for group in groups:
         if joined and not (_letters(group) and _letters(joined[-1])):
@@ -157,13 +159,13 @@ def place(
     *,
     before: float = 0.0,
 ) -> list[Word]:
-    """The same words with times in order: inside `before` to `duration`, none before the end of the last.
+    """Put the times of words in order: inside `before` to `duration`, none before the end of the last.
 
-    Whisper tells when a word ends and the next one begins, and not which of them is the pause between: a word
-    keeps the part of its time in which somebody speaks, as `spoken` says (`runs`). One whose time is
-    all pause goes to the speech next to it, if that is near. One that still takes longer than its letters can
-    explain begins later. One that has more speech than they can explain got that of words that were not
-    recognized: it was said next to the other words of its sentence.
+    Whisper tells when a word ends and the next begins, and does not assign the pause between them: a word
+    keeps the part of its time with speech, as `spoken` says (`runs`). A word without speech moves to speech
+    next to it, if that is near. A word that still takes longer than its letters can explain begins later. A
+    word with more speech than its letters can explain got that of words that were not recognized: it belongs
+    next to the other words of its sentence.
     """
     placed = []
     least = min(LEAST, (duration - before) / max(1, len(words)))
@@ -179,7 +181,7 @@ def place(
 
 
 def longest_time(word: Word) -> float:
-    """The most seconds that a word is believed to take."""
+    """Return the longest believable time of a word, in seconds."""
     letters = sum(DIGIT if letter.isdigit() else letter.isalnum() for letter in word.text)
     return WORD_SECONDS + LETTER_SECONDS * letters
 
@@ -187,8 +189,10 @@ def longest_time(word: Word) -> float:
 def _spoken(
     start: float, end: float, runs: Sequence[tuple[float, float]], longest: float, *, ends: bool
 ) -> tuple[float, float]:
-    """The part of a time in which somebody speaks. Of several the longest; but if they are more than
-    `longest` together, the last, or, of a word that ends a sentence, the first."""
+    """Return the part of a time with speech, the longest of several.
+
+    Of more than `longest` together, return the last, or the first for a word that ends a sentence.
+    """
     first = bisect_right(runs, start, key=lambda run: run[1])
     inside = [
         (max(start, run[0]), min(end, run[1]))
@@ -209,6 +213,5 @@ def _spoken(
 
 
 def runs(likely: Bool) -> list[tuple[float, float]]:
-    """Where somebody speaks, from and to, in seconds."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], likely, [False])).astype(np.int8)))
-    return [(float(first) / FRAME_RATE, float(last) / FRAME_RATE) for first, last in edges.reshape(-1, 2)]
+    """Return the stretches of speech, in seconds."""
+    return [(float(first) / FRAME_RATE, float(last) / FRAME_RATE) for first, last in chunking.runs(likely)]

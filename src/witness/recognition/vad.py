@@ -1,4 +1,4 @@
-"""Where somebody speaks in a track, told to the recognizer while the diarizer finds it out."""
+"""Speech in a track: the diarizer writes it while the recognizer reads it."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ AROUND = 15
 
 
 class Speech:
-    """Where somebody speaks, by frames of 20 ms; written by one thread and read by another.
+    """Speech in frames of 20 ms; one thread writes it, another reads it.
 
-    Windows of the segmentation overlap. Somebody may speak where any window says so (`possible`), and is
-    taken to speak where at least half of them do (`likely`).
+    Windows of the segmentation overlap. Speech is `possible` in a frame if any window has speech there, and
+    `likely` if at least half of them do.
     """
 
     def __init__(self, samples: int) -> None:
-        """For a track of so many samples at 16 kHz, of which nothing is known yet."""
+        """Begin without windows, for a track of so many samples at 16 kHz."""
         self.frames = -(-samples // FRAME)
         steps = int(samples / SAMPLE_RATE / FRAME_STEP) + 2
         self._votes = np.zeros(steps, np.uint8)  # a frame has ten windows or so
         self._windows = np.zeros(steps, np.uint8)
         self._changed = np.zeros(steps, np.uint8)
-        self._known = 0  # segmentation frames that no later window can change
+        self._final = 0  # segmentation frames that no later window changes
         self._news = threading.Condition()
-        # The segmentation frame whose middle is nearest to that of each of our frames.
+        # For each frame, the segmentation frame with the nearest middle.
         middles = (np.arange(self.frames) + 0.5) / FRAME_RATE - FRAME_DURATION / 2
         self._nearest = np.clip(np.rint(middles / FRAME_STEP).astype(np.int32), 0, steps - 1)
 
     def add(self, windows: Segmentation) -> None:
-        """Take in windows that come after all that were added."""
+        """Add windows that follow all earlier ones."""
         with self._news:
             for active, first in zip(windows.active, windows.frame_starts, strict=True):
                 part = slice(int(first), min(int(first) + active.shape[0], len(self._votes)))
@@ -47,46 +47,48 @@ class Speech:
                 changed = int(first) + _changes(active)
                 self._changed[changed[changed < len(self._changed)]] += 1
             if len(windows.starts):
-                self._known = max(self._known, int(windows.frame_starts[-1]))
+                self._final = max(self._final, int(windows.frame_starts[-1]))
             self._news.notify_all()
 
     def finish(self) -> None:
-        """There are no more windows."""
+        """Note that no more windows follow."""
         with self._news:
-            self._known = len(self._votes)
+            self._final = len(self._votes)
             self._news.notify_all()
 
     @property
     def finished(self) -> bool:
-        """Whether there are no more windows."""
+        """Whether all windows are there."""
         with self._news:
-            return self._known >= len(self._votes)
+            return self._final >= len(self._votes)
 
-    def known(self, frame: int, check: Callable[[], None]) -> int:
-        """Wait until everything before `frame` is known; the number of frames that are known by then.
+    def wait_for(self, frame: int, check: Callable[[], None]) -> int:
+        """Wait until everything before `frame` is final; return the number of final frames.
 
         `check` is called twice a second and may raise.
         """
         frame = min(frame, self.frames)
         with self._news:
-            while (known := self._frames_known()) < frame:
+            while (final := self._final_frames()) < frame:
                 self._news.wait(0.5)
                 check()
-        return known
+        return final
 
-    def _frames_known(self) -> int:
-        if self._known >= len(self._votes):
+    def _final_frames(self) -> int:
+        if self._final >= len(self._votes):
             return self.frames
-        return int(np.searchsorted(self._nearest, self._known))
+        return int(np.searchsorted(self._nearest, self._final))
 
     def possible(self, first: int, last: int) -> Bool:
-        """(last - first,): where any window hears somebody."""
-        found: Bool = self._votes[self._nearest[first:last]] > 0
-        return found
+        """(last - first,): frames in which any window has speech."""
+        speech: Bool = self._votes[self._nearest[first:last]] > 0
+        return speech
 
     def changes(self, first: int, last: int) -> Int:
-        """(n,) increasing, of `first` to `last`: the frames at which another person begins to speak, as at
-        least half of the windows say. What is AROUND them must be known."""
+        """(n,) increasing, of `first` to `last`: changes of the speaker in at least half of the windows.
+
+        The frames AROUND them must be final.
+        """
         from scipy.ndimage import maximum_filter1d
 
         near = slice(
@@ -96,21 +98,21 @@ class Speech:
         enough = 2 * votes >= np.maximum(self._windows[near], 1)
         peaks = near.start + np.flatnonzero(enough & (votes == maximum_filter1d(votes, 2 * AROUND + 1)))
         frames = np.unique(np.searchsorted(self._nearest, peaks))
-        found: Int = frames[(frames > first) & (frames < last)]
-        return found
+        inside: Int = frames[(frames > first) & (frames < last)]
+        return inside
 
     def likely(self, first: int = 0, last: int | None = None) -> Bool:
-        """(last - first,): where at least half of the windows hear somebody."""
-        there = self._nearest[first:last]
-        found: Bool = 2 * self._votes[there] >= np.maximum(self._windows[there], 1)
-        return found
+        """(last - first,): frames in which at least half of the windows have speech."""
+        nearest = self._nearest[first:last]
+        speech: Bool = 2 * self._votes[nearest] >= np.maximum(self._windows[nearest], 1)
+        return speech
 
 
 def _changes(active: Bool) -> Int:
-    """(n,) increasing: the middle between voices of a window, (frames, speakers), that follow each other."""
+    """(n,) increasing: the middles between successive voices of a window, (frames, speakers)."""
     clean = sole_speech(active)
     frames = np.flatnonzero(clean.any(axis=1))
     speakers = clean[frames].argmax(axis=1)
     last = np.flatnonzero(np.diff(speakers))
-    found: Int = (frames[last] + frames[last + 1]) // 2
-    return found
+    middles: Int = (frames[last] + frames[last + 1]) // 2
+    return middles

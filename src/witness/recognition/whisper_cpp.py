@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import _pywhispercpp as pw
@@ -17,7 +17,7 @@ import numpy as np
 from witness.languages import LANGUAGES
 from witness.models.ggml import inspect
 from witness.recognition import engine_worker
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load
+from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, WorkerEngine
 from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
@@ -30,19 +30,17 @@ RETURN_CODES = {
     -8: "the decoder failed",
     -9: "the decoder failed",
 }
-"""What `whisper_full` returns; pywhispercpp's own `transcribe` drops it."""
+"""Errors that `whisper_full` returns; pywhispercpp's own `transcribe` drops them."""
 
 DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
 
-class WhisperCppEngine:
-    """A loaded model, a `WorkerEngine`. Raises RuntimeError with one line if the file cannot be used or
-    whisper.cpp fails."""
+class WhisperCppEngine(WorkerEngine):
+    """Model of whisper.cpp."""
 
     def __init__(self, load: Load) -> None:
-        self.workers = self.batch = 1  # its own threads share a piece
-        self.prompts, self.compares_languages = True, False
-        self._threads = self.each = load.threads
+        self.workers = 1  # its own threads share a piece
+        self._threads = load.threads
         header = inspect(load.model)
         self.translates = header.languages > 1
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
@@ -74,31 +72,26 @@ class WhisperCppEngine:
         self.device = device_name(self._lines)
         self._end = pw.whisper_token_eot(self._context)
 
-    def languages_of(self, samples: Float32, ends: Sequence[int]) -> Sequence[Mapping[str, float]]:  # noqa: ARG002
-        """The language that is spoken in the whole piece."""
-        if len(self.languages) == 1:
-            return [{self.languages[0]: 1.0}]
+    def detect_language(self, samples: Float32) -> str:
+        """Return the code of the language of a piece."""
         parameters = _parameters(DecodeOptions(self._threads, None))
         parameters.detect_language = True
         self._run(parameters, samples)
-        return [{self._heard_language(): 1.0}]
-
-    def hear(self, pieces: Sequence[Float32], order: DecodeOptions) -> Sequence[ChunkResult]:
-        """What is said in each piece."""
-        return [self._hear(samples, order) for samples in pieces]
+        return self._detected_language()
 
     def count(self, text: str) -> int:
-        """The tokens of a prompt."""
-        # Given no room, it writes nothing and returns how much is missing; pywhispercpp can give it room for
-        # no more than one token.
+        """Return the number of tokens of a prompt."""
+        # Without room, it writes nothing and returns the negative of the missing room; pywhispercpp can offer
+        # room for no more than one token.
         return -int(pw.whisper_tokenize(self._context, f" {text.strip()}", 0, 0))
 
-    def _hear(self, samples: Float32, order: DecodeOptions) -> ChunkResult:
-        self._run(_parameters(order), samples)
+    def recognize_piece(self, samples: Float32, options: DecodeOptions) -> ChunkResult:
+        """Return the text of a piece."""
+        self._run(_parameters(options), samples)
         tokens = [
-            pw.whisper_full_get_token_data(self._context, segment, place)
+            pw.whisper_full_get_token_data(self._context, segment, number)
             for segment in range(pw.whisper_full_n_segments(self._context))
-            for place in range(pw.whisper_full_n_tokens(self._context, segment))
+            for number in range(pw.whisper_full_n_tokens(self._context, segment))
         ]
         text = [token for token in tokens if token.id < self._end]
         return ChunkResult(
@@ -112,12 +105,12 @@ class WhisperCppEngine:
                 )
                 for token in text
             ],
-            order.language or self._heard_language(),
+            options.language or self._detected_language(),
             ended=not tokens or tokens[-1].id == self._end,
             logprob=sum(token.plog for token in text) / len(text) if text else None,
         )
 
-    def _heard_language(self) -> str:
+    def _detected_language(self) -> str:
         return str(pw.whisper_lang_str(pw.whisper_full_lang_id(self._context)))
 
     def _run(self, parameters: Any, samples: Float32) -> None:
@@ -134,17 +127,17 @@ class WhisperCppEngine:
                 self._errors.append(line)
 
 
-def _parameters(order: DecodeOptions) -> Any:
-    """What `whisper_full` is asked to do. New for each call, because they keep what was set before."""
+def _parameters(options: DecodeOptions) -> Any:
+    """Return parameters for `whisper_full`: new ones for each call, because they keep earlier settings."""
     strategies = pw.whisper_sampling_strategy
     parameters = pw.whisper_full_default_params(
-        strategies.WHISPER_SAMPLING_GREEDY if order.greedy else strategies.WHISPER_SAMPLING_BEAM_SEARCH
+        strategies.WHISPER_SAMPLING_GREEDY if options.greedy else strategies.WHISPER_SAMPLING_BEAM_SEARCH
     )
-    parameters.n_threads = order.threads
-    parameters.language = order.language or "auto"
-    parameters.translate = order.translate
-    if order.prompt:
-        parameters.initial_prompt = f" {order.prompt.strip()}"
+    parameters.n_threads = options.threads
+    parameters.language = options.language or "auto"
+    parameters.translate = options.translate
+    if options.prompt:
+        parameters.initial_prompt = f" {options.prompt.strip()}"
     parameters.print_progress = False
     # Each piece on its own, so that a text that has gone wrong is not carried on.
     parameters.no_context = True
@@ -164,23 +157,23 @@ def _parameters(order: DecodeOptions) -> Any:
 
 
 def best_device(lines: Sequence[str]) -> int:
-    """Vulkan's number of the first discrete card that whisper.cpp printed in `lines`; 0 if there is none.
+    """Return Vulkan's number of the first discrete card that whisper.cpp printed in `lines`, or 0.
 
-    whisper.cpp itself takes the first device, which on many desktops is the processor's own. ("uma: 1": its
-    memory is the machine's.)
+    whisper.cpp itself takes the first device, on many desktops the processor's own. ("uma: 1": it shares the
+    machine's memory.)
     """
     return next((int(match[1]) for line in lines if (match := DISCRETE.match(line))), 0)
 
 
 def device_name(lines: Sequence[str]) -> str:
-    """What whisper.cpp computes on, by what it printed while loading: "cpu", "vulkan: <name>", "metal"."""
+    """Find the device in lines that whisper.cpp printed while loading: "cpu", "vulkan: <name>", "metal"."""
     text = "\n".join(lines)
     backend = re.search(r"^whisper_backend_init_gpu: using ([A-Za-z]+)(\d*) backend", text, re.M)
     if not backend or "whisper_backend_init_gpu: failed" in text:
         return "cpu"
-    kind, number = backend[1].lower(), backend[2] or "0"
+    api, number = backend[1].lower(), backend[2] or "0"
     name = re.search(rf"^ggml_vulkan: {number} = (.+) \([^()]*\) \| ", text, re.M)
-    return f"{kind}: {name[1]}" if name else kind
+    return f"{api}: {name[1]}" if name else api
 
 
 if __name__ == "__main__":
