@@ -43,9 +43,10 @@ from witness.errors import UsageError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import errors, uploads
 from witness.serve.editing import exports
-from witness.serve.openai import answers, jobs, schema
+from witness.serve.openai import answers, schema
+from witness.serve.openai import routes as openai_routes
 from witness.serve.queue import Queue
-from witness.serve.routes import openai_api, recordings
+from witness.serve.routes import recordings
 from witness.serve.uploads import Uploads
 from witness.work import produce
 from witness.work.manifest import Manifest
@@ -80,7 +81,7 @@ def server(tmp_path_factory, settings):
         uploads_ = stack.enter_context(Uploads(folder))
         queue = stack.enter_context(Queue(folder, lambda _: settings, Runtime(threads=1)))
         app = Starlette(
-            routes=[*openai_api.routes(), *recordings.routes()], exception_handlers=errors.HANDLERS
+            routes=[*openai_routes.routes(), *recordings.routes()], exception_handlers=errors.HANDLERS
         )
         editor = SimpleNamespace(call=exported)
         app.state.desk = SimpleNamespace(
@@ -239,14 +240,14 @@ def test_events_are_what_openai_publishes(client, greeting):
 
 def test_translations_are_what_openai_publishes(server, settings):
     """Of a model that knows more than English; what a worker would do is told."""
-    wish = schema.wish(
+    wish = schema.parse(
         [("model", "whisper-1"), ("response_format", "verbose_json")], settings, translate=True
     )
     assert wish.options.translate
     folder = server.folder
     for form in ("openai", "whisperx"):
         (folder / form).write_text(json.dumps(WRITTEN[form]))
-    body = answers.answer(wish, [folder / "openai", folder / "whisperx"], lambda _: [1])
+    body = answers.body(wish, [folder / "openai", folder / "whisperx"], lambda _: [1])
     assert TranslationVerbose.model_validate_json(body, strict=True).language == "english"
     for form in ("openai", "whisperx"):
         (folder / form).unlink()
@@ -335,7 +336,7 @@ def test_a_name_may_come_encoded_or_not_at_all(server, monkeypatch, head, name):
     ],
 )
 def test_names_of_models_that_programs_send_are_taken(settings, model):
-    assert schema.wish([("model", model)], settings).options == settings.options
+    assert schema.parse([("model", model)], settings).options == settings.options
 
 
 @pytest.mark.parametrize(
@@ -346,13 +347,13 @@ def test_names_of_models_that_programs_send_are_taken(settings, model):
     ],
 )
 def test_names_and_regions_of_languages_are_taken(settings, language, code):
-    assert schema.wish([("model", ""), ("language", language)], settings).options.language == code
+    assert schema.parse([("model", ""), ("language", language)], settings).options.language == code
 
 
 def test_auto_is_any_language_also_where_the_desk_has_one(settings):
     german = dataclasses.replace(settings, options=dataclasses.replace(settings.options, language="de"))
-    assert schema.wish([("model", ""), ("language", "")], german).options.language == "de"
-    assert schema.wish([("model", ""), ("language", "Auto")], german).options.language is None
+    assert schema.parse([("model", ""), ("language", "")], german).options.language == "de"
+    assert schema.parse([("model", ""), ("language", "Auto")], german).options.language is None
 
 
 @pytest.mark.parametrize(
@@ -360,7 +361,7 @@ def test_auto_is_any_language_also_where_the_desk_has_one(settings):
     [*(("true", True), ("True", True), ("1", True)), *(("", False), ("0", False), ("False", False))],
 )
 def test_a_flag_is_written_in_several_ways(settings, text, streams):
-    assert schema.wish([("model", ""), ("stream", text)], settings).stream is streams
+    assert schema.parse([("model", ""), ("stream", text)], settings).stream is streams
 
 
 def test_what_has_no_effect_here_is_taken(settings):
@@ -371,7 +372,7 @@ def test_what_has_no_effect_here_is_taken(settings):
         ("timestamp_granularities[]", "segment"),  # sent by the AI SDK whenever it has another option
         ("best_of", "5"),
     ]
-    assert schema.wish(fields, settings).options == settings.options
+    assert schema.parse(fields, settings).options == settings.options
 
 
 def test_ten_at_once_wait(client, server, monkeypatch):
@@ -458,7 +459,7 @@ def test_a_request_becomes_options(settings):
         ("keywords[0]", " Lorah "),
         ("speakers", "3"),
     ]
-    found = schema.wish([*fields, ("stream", "True")], settings)
+    found = schema.parse([*fields, ("stream", "True")], settings)
     assert (found.response, found.stream, found.formats) == ("json", True, ("openai",))
     asked = found.options
     assert (asked.language, asked.prompt, asked.vocabulary, asked.speakers) == ("en", "p", ("Lorah",), 3)
@@ -468,7 +469,7 @@ def test_a_request_becomes_options(settings):
         [("temperature", "nan")],
     ):
         with pytest.raises(UsageError):
-            schema.wish([*fields, *more], settings)
+            schema.parse([*fields, *more], settings)
 
 
 @pytest.mark.parametrize(
@@ -508,7 +509,7 @@ def test_what_is_kept_is_as_if_it_had_been_dropped(client, server, monkeypatch, 
     assert Manifest(server.folder / "manifest.jsonl").entries["Tuesday"].state == "done"
     with pytest.raises(openai.APIError, match="cannot be read"):
         list(ask(client, ("broken.wav", b"sound"), **asked))
-    with pytest.raises(openai.BadRequestError, match="keep: what is kept has the options of the server"):
+    with pytest.raises(openai.BadRequestError, match="keep: a kept recording has the options of the server"):
         ask(client, ("a.wav", b"sound"), prompt="Laura", **asked)
     monkeypatch.setattr(server.app.state.desk.editor, "call", tampered)
     with pytest.raises(openai.APIError, match="tampered with"):
@@ -540,8 +541,8 @@ def test_what_fails_has_its_status(client, server, monkeypatch, outcome, status,
         future.set_result(outcome)
     monkeypatch.setattr(server.queue, "submit", lambda *_: future)
     monkeypatch.setattr(server.queue, "stop", stopped.append)
-    monkeypatch.setattr(jobs, "LONGEST", 0.0)
-    monkeypatch.setattr(jobs.Work.ended, "__defaults__", (0.01,))
+    monkeypatch.setattr(openai_routes, "LONGEST", 0.0)
+    monkeypatch.setattr(openai_routes.Work.ended, "__defaults__", (0.01,))
     with pytest.raises(openai.APIStatusError) as caught:
         ask(client, ("a.wav", b"sound"))
     assert (caught.value.status_code, says in caught.value.body["message"]) == (status, True)
@@ -575,8 +576,8 @@ def test_a_stream_that_nobody_reads_is_ended(server, monkeypatch):
     future, stopped = Future(), []
     monkeypatch.setattr(server.queue, "submit", lambda *_: future)
     monkeypatch.setattr(server.queue, "stop", stopped.append)
-    monkeypatch.setattr(openai_api, "DEAF", 0.05)
-    monkeypatch.setattr(openai_api, "PATIENCE", 0)
+    monkeypatch.setattr(openai_routes, "DEAF", 0.05)
+    monkeypatch.setattr(openai_routes, "PATIENCE", 0)
     body = b""
     for name, value in (("model", MODEL), ("stream", "true"), ("file", "sound")):
         file = '; filename="a.wav"' if name == "file" else ""
@@ -598,11 +599,11 @@ def test_a_stream_that_nobody_reads_is_ended(server, monkeypatch):
 
 
 def test_too_many_are_told_to_come_back(client, greeting, monkeypatch):
-    monkeypatch.setattr(openai_api, "AT_ONCE", 0)
+    monkeypatch.setattr(openai_routes, "AT_ONCE", 0)
     with pytest.raises(openai.RateLimitError) as caught:
         ask(client, ("a.wav", b"0" * 3_000_000))
     assert caught.value.response.headers["Retry-After"] == "30"
-    monkeypatch.setattr(openai_api, "AT_ONCE", 1)
+    monkeypatch.setattr(openai_routes, "AT_ONCE", 1)
     monkeypatch.setattr(uploads, "AT_ONCE", 0)
     monkeypatch.setattr(uploads, "MOST_WAITING", 0)
     with pytest.raises(openai.RateLimitError):

@@ -24,11 +24,12 @@ from starlette.types import Message
 
 from test_serve_library import save
 from witness.errors import UsageError, WitnessError
-from witness.serve import assets, server
+from witness.serve import server
 from witness.serve.app import application
 from witness.serve.app_state import AppState, Quotas
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
+from witness.serve.routes import home
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server that lives
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -268,7 +269,7 @@ def test_others_reach_it_only_with_a_token():
 def test_no_path_comes_from_a_request(desk, client, form, name):
     secret = desk.folder.parent / "secret.json"
     secret.write_text(json.dumps(SECRET))
-    answer = client.get(form.replace("VERSION", assets.version()).format(name), headers=BEARER)
+    answer = client.get(form.replace("VERSION", home.version()).format(name), headers=BEARER)
     assert answer.status_code == 404
     assert SECRET not in answer.text
 

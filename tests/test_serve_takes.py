@@ -16,7 +16,6 @@ from witness.serve.browser_recordings import Takes
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
 from witness.serve.queue import Queue
-from witness.serve.routes import browser_recordings as routes
 from witness.work.manifest import Manifest
 
 
@@ -28,7 +27,7 @@ def desk(tmp_path, monkeypatch):
     folder.mkdir()
     with ExitStack() as stack:
         queue = stack.enter_context(Queue(folder, lambda _: SETTINGS))
-        app = Starlette(routes=routes.routes(), exception_handlers=errors.HANDLERS)
+        app = Starlette(routes=browser_recordings.routes(), exception_handlers=errors.HANDLERS)
         app.state.desk = SimpleNamespace(folder=folder, queue=queue, takes=Takes(folder, 1000))
         client = stack.enter_context(TestClient(app))
         yield SimpleNamespace(client=client, app=app, queue=queue, folder=folder)

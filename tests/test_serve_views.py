@@ -15,7 +15,7 @@ from witness.schema import SAMPLE_RATE
 from witness.serve.editing import exports, views
 from witness.serve.editing.exports import UNCHANGED
 from witness.serve.editing.worker import Worker
-from witness.serve.openai import jobs
+from witness.serve.openai.routes import export
 from witness.storage import files
 from witness.transcript import edits
 
@@ -23,7 +23,7 @@ from witness.transcript import edits
 def test_what_a_program_asked_to_keep_is_exported_by_the_desk_s_own_process(shelved, tmp_path):
     editor = Worker()
     try:
-        jobs.export(editor, shelved, [(Format.OPENAI, tmp_path / "x.openai.json")])
+        export(editor, shelved, [(Format.OPENAI, tmp_path / "x.openai.json")])
     finally:
         editor.close()
     assert json.loads((tmp_path / "x.openai.json").read_text())["text"]

@@ -25,7 +25,7 @@ from witness.schema import (
     Word,
 )
 from witness.serve.openai import answers
-from witness.serve.openai.jobs import Work
+from witness.serve.openai.routes import Work
 from witness.transcript import assemble, partial
 from witness.transcript.partial import NOT_BEGUN, PartialTrack
 from witness.work import worker
@@ -162,10 +162,10 @@ def test_what_a_second_worker_tells_again_is_not_told_twice():
 def test_a_stream_is_the_same_however_it_was_cut():
     segments = [{"id": f"seg_{n}", "text": text} for n, text in enumerate(["", "One.", "Two.", "", "Six."])]
     wish = SimpleNamespace(response="diarized_json")
-    whole = list(answers.said(wish, segments, 0))
+    whole = list(answers.events(wish, segments, 0))
     for cut in range(len(segments) + 1):
-        begun = answers.said(wish, segments[:cut], 0)
-        assert [*begun, *answers.said(wish, segments, cut)] == whole
+        begun = answers.events(wish, segments[:cut], 0)
+        assert [*begun, *answers.events(wish, segments, cut)] == whole
     assert [event["delta"] for event in whole if "delta" in event] == ["One.", " Two.", " Six."]
 
 

@@ -13,7 +13,7 @@ import page_cases
 import witness
 from conftest import ROOT
 from witness.formats import modules
-from witness.serve import assets
+from witness.serve.routes import home
 
 SOURCE = Path(witness.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.js"))
@@ -23,7 +23,7 @@ ENTRIES = (modules.FILE, *(f"web/lists/{name}.js" for name in DESK))
 
 def test_every_module_belongs_to_a_page_and_is_given_out():
     assert {name for entry in ENTRIES for name in modules.needed(entry)} == set(MODULES)
-    assert set(MODULES) < set(assets.files())
+    assert set(MODULES) < set(home.files())
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,7 +1,7 @@
-"""Recordings that a browser makes: they come piece by piece while they are made, and survive whatever ends.
+"""Recordings that a browser makes: they arrive in pieces, and survive a crash of the browser or the server.
 
-A take lies in a hidden folder below the desk's, as what has arrived of its sound and its name. It leaves when
-it is finished, by whoever finds it: the page that made it, or the next one.
+A take is a folder in a hidden folder of the desk, with the sound so far and the name. Finishing it makes it a
+recording of the desk; any page may do so.
 """
 
 from __future__ import annotations
@@ -14,82 +14,90 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from witness.errors import InputError, OutputError
-from witness.serve.uploads import ROOM
+from witness.serve.app_state import body_of, desk_of, queue_of
+from witness.serve.roles import Endpoint, Role
+from witness.serve.routes.recordings import parse_overrides
+from witness.serve.uploads import ROOM, clean
 from witness.storage import files
 
 PLACE = ".witness-takes"
 OURS = re.compile(r"[0-9a-f]{16}")
 MOST = 50
-"""Takes that are not finished."""
+"""Unfinished takes."""
 IDLE = 15.0
-"""Seconds without a piece after which nobody seems to record it anymore."""
+"""Seconds without a piece after which the page that made a take seems gone."""
 
 
-class OtherPlaceError(Exception):
-    """A piece does not follow what is there; `size` is how much that is."""
+class OffsetError(Exception):
+    """A piece does not begin at the end of the sound so far."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"the next piece begins at {size}")
         self.size = size
+        """Bytes of the sound so far."""
 
 
 @dataclass(frozen=True)
 class Take:
-    """A recording that is not finished."""
+    """An unfinished recording."""
 
     id: str
     name: str
-    """Of the file that it will be."""
+    """File name for the finished recording."""
     size: int
-    """Bytes that have arrived."""
     changed: float
-    """When the last did, in seconds since 1970."""
+    """Time of the latest piece, in seconds since 1970."""
 
-    @property
-    def idle(self) -> bool:
-        """Whether nobody seems to record it anymore."""
-        return time.time() - self.changed > IDLE
+    def row(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        date = datetime.fromtimestamp(self.changed, timezone.utc).isoformat(timespec="seconds")
+        idle = time.time() - self.changed > IDLE
+        return {"id": self.id, "name": self.name, "size": self.size, "changed": date, "idle": idle}
 
 
 class Takes:
-    """Those of a folder. Any thread may ask."""
+    """The takes of a folder. Any thread may call."""
 
     def __init__(self, folder: Path, largest: int) -> None:
-        """`folder` is the desk's; `largest` is how many bytes a take may have."""
-        self._place, self._largest = folder / PLACE, largest
+        """Keep takes of at most `largest` bytes in the desk's folder."""
+        self._folder, self._largest = folder / PLACE, largest
         self._lock = threading.Lock()
 
     def begin(self, name: str) -> Take:
-        """A new take; `name` is that of a recording. Raises OutputError, InputError if there are too many."""
+        """Make a take. Raises OutputError, InputError if there are too many."""
         with self._lock:
             if len(self.unfinished()) >= MOST:
                 raise InputError(f"{MOST} recordings are not finished; finish or discard some first")
             take = secrets.token_hex(8)
             try:
-                files.own_folder(self._place)
-                (self._place / take).mkdir(0o700)
+                files.own_folder(self._folder)
+                (self._folder / take).mkdir(0o700)
                 self._sound(take).touch(0o600)
-                (self._place / take / "name").write_text(name, "utf-8")
+                (self._folder / take / "name").write_text(name, "utf-8")
             except OSError as error:
-                raise OutputError(f"{self._place}: cannot be written ({error.strerror})") from error
+                raise OutputError(f"{self._folder}: cannot be written ({error.strerror})") from error
             return self._read(take)
 
-    def add(self, take: str, place: int, piece: bytes) -> Take:
-        """Write a piece to the disk, which begins at `place`, in bytes.
-
-        Raises OtherPlaceError if that is not the end of what is there, InputError, OutputError.
-        """
+    def add(self, take: str, offset: int, piece: bytes) -> Take:
+        """Write a piece to the disk. Raises OffsetError, InputError, OutputError."""
         with self._lock:
             before = self._read(take)
-            if place != before.size:
-                raise OtherPlaceError(before.size)
+            if offset != before.size:
+                raise OffsetError(before.size)
             if before.size + len(piece) > self._largest:
                 raise InputError("the recording is too long; finish it, and begin another one")
             try:
-                if shutil.disk_usage(self._place).free - ROOM < len(piece):
+                if shutil.disk_usage(self._folder).free - ROOM < len(piece):
                     raise OutputError("the disk is full; free some space; the recording continues meanwhile")
                 with os.fdopen(files.own(self._sound(take), os.O_WRONLY | os.O_APPEND), "ab") as file:
                     file.write(piece)
@@ -100,43 +108,101 @@ class Takes:
             return self._read(take)
 
     def unfinished(self) -> list[Take]:
-        """All takes, the latest last."""
-        try:
-            names = [one.name for one in self._place.iterdir() if OURS.fullmatch(one.name)]
-        except OSError:
-            return []
-        found = []
-        for name in names:
-            with suppress(InputError):  # it was finished meanwhile, or is just begun
-                found.append(self._read(name))
-        return sorted(found, key=lambda take: take.changed)
+        """Return all takes, the latest last."""
+        takes = []
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                with suppress(InputError):  # it was finished meanwhile, or is just begun
+                    takes.append(self._read(path.name))
+        return sorted(takes, key=lambda take: take.changed)
 
     def sound(self, take: str) -> tuple[Path, str]:
-        """The file of a take, and the name that it shall have. Raises InputError if nothing has arrived."""
-        found = self._read(take)
-        if not found.size:
+        """Return the file of a take, and the name for it. Raises InputError if it is empty."""
+        before = self._read(take)
+        if not before.size:
             raise InputError("nothing was recorded; discard it, and record again")
-        return self._sound(take), found.name
+        return self._sound(take), before.name
 
     def discard(self, take: str) -> None:
-        """Remove what is left of a take. Raises InputError if there is none."""
+        """Delete a take, whose sound may have been moved away. Raises InputError."""
         with self._lock:
-            self._read(take, gone=True)
-            shutil.rmtree(self._place / take, ignore_errors=True)
+            self._read(take, moved=True)
+            shutil.rmtree(self._folder / take, ignore_errors=True)
 
     def _sound(self, take: str) -> Path:
-        return self._place / take / "sound"
+        return self._folder / take / "sound"
 
-    def _read(self, take: str, *, gone: bool = False) -> Take:
-        """Raises InputError if there is none; `gone`: its sound may have been taken away."""
-        folder = self._place / take
+    def _read(self, take: str, *, moved: bool = False) -> Take:
+        folder = self._folder / take
         try:
             if not OURS.fullmatch(take):
                 raise FileNotFoundError
             for path in (folder / "name", self._sound(take)):
-                files.refuse_link(path, self._place.parent)
+                files.refuse_link(path, self._folder.parent)
             name = files.read(folder / "name").decode()
-            status = folder.stat() if gone else self._sound(take).stat()
+            status = folder.stat() if moved else self._sound(take).stat()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError("there is no such recording anymore") from error
-        return Take(take, name, 0 if gone else status.st_size, status.st_mtime)
+        return Take(take, name, 0 if moved else status.st_size, status.st_mtime)
+
+
+# --- routes ---
+
+
+class RecordingName(Struct):
+    """The name of a recording."""
+
+    name: str
+
+
+def routes() -> list[Endpoint]:
+    return [
+        Endpoint("POST", "/api/takes", Role.WRITE, begin),
+        Endpoint("GET", "/api/takes", Role.READ, list_unfinished),
+        Endpoint("POST", "/api/takes/{id}/pieces/{place:int}", Role.WRITE, add),
+        Endpoint("POST", "/api/takes/{id}/finish", Role.WRITE, finish),
+        Endpoint("POST", "/api/takes/{id}/discard", Role.WRITE, discard),
+    ]
+
+
+async def begin(request: Request) -> Response:
+    """Begin a take."""
+    body = await body_of(request, RecordingName)
+    take = await run_in_threadpool(_takes(request).begin, clean(body.name))
+    return JSONResponse(take.row(), 201)
+
+
+def list_unfinished(request: Request) -> Response:
+    """List the unfinished takes; `idle` ones get no pieces anymore."""
+    return JSONResponse({"takes": [take.row() for take in _takes(request).unfinished()]})
+
+
+async def add(request: Request) -> Response:
+    """Add a piece; the answer with status 409 has the offset of the next one."""
+    id_, offset = request.path_params["id"], request.path_params["place"]
+    piece = await request.body()
+    try:
+        return JSONResponse((await run_in_threadpool(_takes(request).add, id_, offset, piece)).row())
+    except OffsetError as error:
+        return JSONResponse({"error": {"message": str(error)}, "size": error.size}, 409)
+
+
+async def finish(request: Request) -> Response:
+    """Move a take into the folder as a recording, and queue it with the settings in the request, if any."""
+    takes, id_ = _takes(request), request.path_params["id"]
+    overrides = parse_overrides((await request.body()).decode("utf-8", "replace"))
+    sound = await run_in_threadpool(takes.sound, id_)
+    jobs = await run_in_threadpool(queue_of(request).add, [sound], overrides)
+    await run_in_threadpool(takes.discard, id_)  # only its name is left
+    return JSONResponse({"jobs": [job.row() for job in jobs]}, 201)
+
+
+async def discard(request: Request) -> Response:
+    """Delete a take."""
+    await run_in_threadpool(_takes(request).discard, request.path_params["id"])
+    return JSONResponse({})
+
+
+def _takes(request: Request) -> Takes:
+    queue_of(request)  # refuses on a desk that takes no recordings
+    return desk_of(request).takes

@@ -1,8 +1,9 @@
-"""Errors: in the shape of OpenAI's API for programs, as text for whoever opens an address in a browser."""
+"""Error answers: in the shape of OpenAI's API for programs, as text for people in a browser."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Match
 
 from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
+from witness.serve.library.index import DamagedError
+from witness.serve.status import BusyError, UnknownError
 
 if TYPE_CHECKING:
     from witness.serve.app_state import AppState
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 PATH = re.compile(r"(?<![\w./:@-])/(?!v1/)(?:[\w.@+-]+/)+([\w.@+-]+)")
 """An absolute path, and its last part; no address of the web."""
 PUBLIC = "/v1/"
-"""What the addresses for programs elsewhere begin with."""
+"""Prefix of the addresses for programs on other machines."""
 TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -35,12 +38,26 @@ CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
 
 class FieldError(UsageError):
-    """A field of a request that cannot be honored."""
+    """A field of a request has a bad value."""
 
     def __init__(self, param: str, why: str, code: str | None = None) -> None:
         super().__init__(f"{param}: {why}")
         self.param = param
         self.code = code
+
+
+STATUSES: tuple[tuple[type[Exception], int, int | None], ...] = (
+    (UnknownError, 404, None),
+    (BusyError, 429, 30),
+    (DamagedError, 503, 5),
+    (UsageError, 400, None),
+    (ConflictError, 409, None),
+    (InputError, 422, None),
+    (OutputError, 507, None),
+    (sqlite3.OperationalError, 503, 5),
+    (WitnessError, 500, None),
+)
+"""Errors, their status, and the seconds after which a client may try again."""
 
 
 def error(
@@ -50,59 +67,61 @@ def error(
     accept: str = "",
     more: Mapping[str, str | None] = {},
 ) -> Response:
-    """The answer that says what is wrong; `accept` is what the request says of itself."""
+    """Return the answer with a message; `accept` is the request's header."""
     if "text/html" in accept:
         return PlainTextResponse(f"{message}\n", status, headers)
-    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    rest = {"param": None, "code": CODES.get(status), **more}
-    content = {"error": {"message": message, "type": kind, **rest}}
-    return JSONResponse(content, status, headers)
+    name = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    content = {"message": message, "type": name, "param": None, "code": CODES.get(status), **more}
+    return JSONResponse({"error": content}, status, headers)
 
 
 def public(message: str, desk: AppState) -> str:
-    """A message for a program elsewhere: files of this machine by their names, without where they are."""
-    chosen = [one for one in (desk.options.whisper, desk.options.models, desk.options.known) if one]
-    places = {str(desk.folder), str(Path.home()), *(str(Path(one).absolute().parent) for one in chosen)}
-    for place in sorted(places - {"/"}, key=len, reverse=True):
-        message = re.sub(rf"{re.escape(place)}[/\\](?:[^/\\\s:;,]+[/\\])*", "", message)
+    """Return a message for a program on another machine: files by their names, without their folders."""
+    chosen = [path for path in (desk.options.whisper, desk.options.models, desk.options.known) if path]
+    folders = {str(desk.folder), str(Path.home()), *(str(Path(path).absolute().parent) for path in chosen)}
+    for folder in sorted(folders - {"/"}, key=len, reverse=True):
+        message = re.sub(rf"{re.escape(folder)}[/\\](?:[^/\\\s:;,]+[/\\])*", "", message)
     return PATH.sub(r"\1", message)
 
 
-def refused(request: Request, raised: Exception) -> Response:
-    """The answer to an HTTPException, which handlers raise."""
+def refuse(request: Request, raised: Exception) -> Response:
+    """Answer to an HTTPException."""
     assert isinstance(raised, HTTPException)  # noqa: S101 - for mypy; Starlette calls it for no other
-    message, headers = _told(request, raised.detail), raised.headers
+    headers = raised.headers
     if raised.status_code == 405:  # Starlette names the methods of the first route alone
         matching = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
         headers = {"Allow": ", ".join(sorted(set[str]().union(*(route.methods for route in matching))))}
-    return error(raised.status_code, message, headers, request.headers.get("accept", ""))
+    return _answer(request, raised.status_code, raised.detail, headers)
 
 
-def failed(request: Request, raised: Exception) -> Response:
-    """The answer to a WitnessError, whose message names the fix."""
-    status = 500
+def fail(request: Request, raised: Exception) -> Response:
+    """Answer to another error, whose message names the cure."""
+    status, retry = next((code, wait) for name, code, wait in STATUSES if isinstance(raised, name))
     more: dict[str, str | None] = {}
+    message = str(raised)
     if isinstance(raised, FieldError):
-        status = 404 if raised.code == "model_not_found" else 400
+        status = 404 if raised.code == "model_not_found" else status
         more = {"param": raised.param, "code": raised.code}
-    elif isinstance(raised, UsageError):
-        status = 400
-    elif isinstance(raised, ConflictError):
-        status = 409
-    elif isinstance(raised, InputError):
-        status = 422
-    elif isinstance(raised, OutputError):
-        status = 507
-    # What is there now, for whoever wants to put their change on top of it.
-    if isinstance(raised, ConflictError) and raised.version:
-        more = {"version": raised.version}
-    message = _told(request, str(raised))
-    return error(status, message, accept=request.headers.get("accept", ""), more=more)
+    elif isinstance(raised, ConflictError) and raised.version:
+        more = {"version": raised.version}  # for clients that put their change on top of it
+    elif isinstance(raised, sqlite3.Error):
+        message = f"the index cannot be used ({message}); try again"
+    elif isinstance(raised, DamagedError):
+        message = f"{message}; try again in a while"
+    return _answer(request, status, message, {"Retry-After": str(retry)} if retry else None, more)
 
 
-def _told(request: Request, message: str) -> str:
-    return public(message, request.app.state.desk) if request.url.path.startswith(PUBLIC) else message
+def _answer(
+    request: Request,
+    status: int,
+    message: str,
+    headers: Mapping[str, str] | None,
+    more: Mapping[str, str | None] = {},
+) -> Response:
+    if request.url.path.startswith(PUBLIC):
+        message = public(message, request.app.state.desk)
+    return error(status, message, headers, request.headers.get("accept", ""), more)
 
 
-HANDLERS = {HTTPException: refused, WitnessError: failed}
+HANDLERS = {HTTPException: refuse, WitnessError: fail, sqlite3.OperationalError: fail}
 """For Starlette."""

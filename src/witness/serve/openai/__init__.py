@@ -1,1 +1,1 @@
-"""OpenAI's transcription interface, apart from its routes."""
+"""OpenAI's transcription interface."""

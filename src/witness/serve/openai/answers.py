@@ -1,4 +1,4 @@
-"""A transcript -> the answer to a request, in the shapes of OpenAI's interface.
+"""Answers in the shapes of OpenAI's interface, from the files of a transcript.
 
 In the package openai, the classes Transcription, TranscriptionVerbose, TranscriptionDiarized, Translation,
 TranslationVerbose and the events TranscriptionText...; tests/test_serve_openai.py holds them against these.
@@ -22,64 +22,64 @@ from witness.serve.openai.schema import TranscriptionRequest
 from witness.storage.files import read
 
 TYPES = {"text": "text/plain; charset=utf-8", "srt": "text/plain; charset=utf-8", "vtt": "text/vtt"}
-"""Of those that are no JSON."""
+"""Media types of answers other than JSON."""
 LEAST_PROBABILITY = 0.0005
-"""What one that was rounded to 0 may have been."""
+"""Stands for a probability that was rounded to 0."""
 FRAMES = 100
-"""Of Whisper in a second; `seek` counts them."""
+"""Frames of Whisper in a second; `seek` counts them."""
 POSITIONS = 50
-"""In a second, of what Whisper's encoder makes of a recording: the tokens that come in."""
+"""Positions of Whisper's encoder in a second: the input tokens."""
 UNKNOWN = "unknown"
-"""In the place of a language: nobody speaks, and a string is wanted."""
+"""Stands for the language of a recording without speech: clients need a string."""
 
 Tokens = Callable[[str], Sequence[int]]
-"""A text -> the numbers of its tokens."""
+"""Returns the numbers of a text's tokens."""
 
 
 @lru_cache(maxsize=1)
 def tokens(options: Options) -> Tokens:
-    """Of the model's own; a model without the list of them gives none. Raises ModelError."""
+    """Return the model's tokenizer; without one, all texts have no tokens. Raises ModelError."""
     model = store.recognizer_model(options, gpu=None, available=engines.installed())
     path = Path(model.path) / TOKENIZER if model is not None else Path()
     if not path.is_file():
         return lambda _: ()
     from tokenizers import Tokenizer
 
-    known = Tokenizer.from_file(str(path))
-    return lambda text: known.encode(f" {text.strip()}", add_special_tokens=False).ids if text else ()
+    tokenizer = Tokenizer.from_file(str(path))
+    return lambda text: tokenizer.encode(f" {text.strip()}", add_special_tokens=False).ids if text else ()
 
 
-def counts(wish: TranscriptionRequest) -> bool:
-    """Whether the answer needs the numbers of tokens."""
-    return wish.stream or (wish.response == "verbose_json" and "segment" in wish.granularities)
+def counts(asked: TranscriptionRequest) -> bool:
+    """Tell whether the answer needs the numbers of tokens."""
+    return asked.stream or (asked.response == "verbose_json" and "segment" in asked.granularities)
 
 
-def answer(wish: TranscriptionRequest, written: Sequence[Path], tokens: Tokens) -> str:
-    """The body of the answer; `written` are the files of the wish's formats. Raises OSError."""
-    texts = [read(path).decode() for path in written]
-    if wish.response in ("srt", "vtt"):
+def body(asked: TranscriptionRequest, paths: Sequence[Path], tokens: Tokens) -> str:
+    """Return the answer; `paths` are the files of the request's formats. Raises OSError."""
+    texts = [read(path).decode() for path in paths]
+    if asked.response in ("srt", "vtt"):
         return texts[0]
     document, *words = map(json.loads, texts)
-    if wish.response == "text":
+    if asked.response == "text":
         return f"{document['text']}\n"
-    found = {"text": document["text"]}
-    if wish.response == "diarized_json":
-        found = document
-    elif wish.response == "verbose_json":
-        found = _verbose(wish, document, words[0], tokens)
-    elif wish.logprobs:
-        found["logprobs"] = _logprobs(words[0])
+    content = {"text": document["text"]}
+    if asked.response == "diarized_json":
+        content = document
+    elif asked.response == "verbose_json":
+        content = _verbose(asked, document, words[0], tokens)
+    elif asked.logprobs:
+        content["logprobs"] = _logprobs(words[0])
     usage = {"usage": {"type": "duration", "seconds": document["duration"]}}
-    return json.dumps({**found, **usage}, ensure_ascii=False)
+    return json.dumps({**content, **usage}, ensure_ascii=False)
 
 
-def said(
-    wish: TranscriptionRequest, segments: Sequence[Mapping[str, Any]], told: int
+def events(
+    asked: TranscriptionRequest, segments: Sequence[Mapping[str, Any]], sent: int
 ) -> Iterator[Mapping[str, Any]]:
-    """The events of a stream about segments, of which so many were told before."""
-    diarized = wish.response == "diarized_json"
-    before = " " if any(segment["text"] for segment in segments[:told]) else ""
-    for segment in segments[told:]:
+    """Yield the events of a stream for segments after the first `sent`."""
+    diarized = asked.response == "diarized_json"
+    before = " " if any(segment["text"] for segment in segments[:sent]) else ""
+    for segment in segments[sent:]:
         if segment["text"]:
             delta = {"type": "transcript.text.delta", "delta": before + segment["text"]}
             yield {**delta, "segment_id": segment["id"]} if diarized else delta
@@ -88,13 +88,13 @@ def said(
             yield segment
 
 
-def rest(
-    wish: TranscriptionRequest, written: Sequence[Path], told: int, tokens: Tokens
+def last_events(
+    asked: TranscriptionRequest, paths: Sequence[Path], sent: int, tokens: Tokens
 ) -> Iterator[Mapping[str, Any]]:
-    """The events once everything is known; `written` as of `answer`. Raises OSError."""
-    document, *words = (json.loads(read(path)) for path in written)
-    yield from said(wish, document["segments"], told)
-    # The answer without a stream has seconds; typed clients want tokens here.
+    """Yield the events after the end of the work; `paths` as in `body`. Raises OSError."""
+    document, *words = (json.loads(read(path)) for path in paths)
+    yield from events(asked, document["segments"], sent)
+    # The answer without a stream has seconds; typed clients expect tokens here.
     came, went = round(POSITIONS * document["duration"]), len(tokens(document["text"]))
     usage = {"type": "tokens", "input_tokens": came, "output_tokens": went, "total_tokens": came + went}
     done = {"type": "transcript.text.done", "text": document["text"], "usage": usage}
@@ -102,23 +102,22 @@ def rest(
 
 
 def _verbose(
-    wish: TranscriptionRequest, document: dict[str, Any], words: dict[str, Any], tokens: Tokens
+    asked: TranscriptionRequest, document: dict[str, Any], words: dict[str, Any], tokens: Tokens
 ) -> dict[str, Any]:
-    """As OpenAI's, and with the speakers.
+    """Return OpenAI's fields, and the speakers.
 
-    `temperature` is 0 because the search is without chance, and `no_speech_prob` because it is not known: a
-    number is wanted, and recognizers tell it of windows, which are no segments. `avg_logprob` is of words, of
-    which each has its `probability`.
+    `temperature` is 0 because the search is deterministic, and `no_speech_prob` because clients need a number
+    and recognizers know it of windows only. `avg_logprob` is the mean over words.
     """
-    spoken = "en" if wish.options.translate else words["language"]
-    found: dict[str, Any] = {
-        "task": "translate" if wish.options.translate else "transcribe",
+    spoken = "en" if asked.options.translate else words["language"]
+    content: dict[str, Any] = {
+        "task": "translate" if asked.options.translate else "transcribe",
         "language": languages.NAMES.get(spoken, UNKNOWN),
         "duration": document["duration"],
         "text": document["text"],
     }
-    if "segment" in wish.granularities:
-        found["segments"] = [
+    if "segment" in asked.granularities:
+        content["segments"] = [
             {
                 "id": number,
                 "seek": round(segment["start"] * FRAMES),
@@ -134,12 +133,12 @@ def _verbose(
             }
             for number, segment in enumerate(words["segments"])
         ]
-    if "word" in wish.granularities:
+    if "word" in asked.granularities:
         named = {"score": "probability"}
-        found["words"] = [
+        content["words"] = [
             {named.get(key, key): value for key, value in word.items()} for word in words["word_segments"]
         ]
-    return found
+    return content
 
 
 def _logprobs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -147,19 +146,19 @@ def _logprobs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _logprob(word: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a word, where OpenAI has those of tokens."""
+    """Return a word's probability, where OpenAI has those of tokens."""
     text = f" {word['word']}"
     value = math.log(max(word["score"], LEAST_PROBABILITY))
     return {"token": text, "bytes": list(text.encode()), "logprob": round(value, 4)}
 
 
 def _mean_logprob(words: Sequence[Mapping[str, Any]]) -> float:
-    """The mean of the words' log probabilities; 0 if the recognizer told none, because a number is wanted."""
-    told = [math.log(max(word["score"], LEAST_PROBABILITY)) for word in words if "score" in word]
-    return round(sum(told) / len(told), 3) if told else 0.0
+    """Return the mean of the words' log probabilities; 0 without any, because clients need a number."""
+    values = [math.log(max(word["score"], LEAST_PROBABILITY)) for word in words if "score" in word]
+    return round(sum(values) / len(values), 3) if values else 0.0
 
 
 def _compression(text: str) -> float:
-    """As openai/whisper, utils.py, compression_ratio."""
+    """Return the ratio of openai/whisper, utils.py, compression_ratio."""
     content = text.encode()
     return round(len(content) / len(zlib.compress(content)), 3) if content else 0.0

@@ -1,4 +1,4 @@
-"""Transcripts to take away: one file, or several recordings and formats as one archive."""
+"""Exports: one file, or several recordings and formats as one archive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from witness.errors import WitnessError
 from witness.formats.registry import Format
 from witness.options import chosen
-from witness.serve.app_state import GONE, AppState, body_of
+from witness.serve.app_state import GONE, AppState, body_of, desk_of
 from witness.serve.editing import exports
 from witness.serve.editing.exports import ExportOptions
 from witness.serve.roles import Endpoint, Role
@@ -26,10 +26,10 @@ from witness.serve.routes.transcripts import download, formats
 MOST = 10_000
 """Recordings in one archive."""
 DATE = (1980, 1, 1, 0, 0, 0)
-"""Of the files in it: the earliest that it can express. The same transcripts give the same bytes."""
+"""Date of its files, the earliest that the format has: the same transcripts give the same bytes."""
 ARCHIVE = "transcripts.zip"
 FAILURES = "NOT EXPORTED.txt"
-"""In an archive: what could not be exported, and why, a line each."""
+"""In an archive: the failures and their reasons, a line each."""
 
 
 class Export(Struct):
@@ -42,7 +42,6 @@ class Export(Struct):
 
 
 def routes() -> list[Endpoint]:
-    """What the dialog asks for."""
     return [
         Endpoint("POST", "/api/export", Role.READ, export),
         Endpoint("GET", "/api/formats", Role.READ, list_formats),
@@ -50,25 +49,25 @@ def routes() -> list[Endpoint]:
 
 
 def list_formats(request: Request) -> Response:  # noqa: ARG001
-    """All formats that can be had here."""
+    """List the formats that this installation can write."""
     return JSONResponse({"formats": formats()})
 
 
 async def export(request: Request) -> Response:
-    """The files of `ids` in `formats`, with `options`; `sound`: and the recordings as MP3."""
-    desk: AppState = request.app.state.desk
-    body = await body_of(request, Export)
+    """Return one file, or an archive."""
+    desk, body = desk_of(request), await body_of(request, Export)
     options = exports.read_options(body.options)
-    forms = [chosen(Format, word) for word in dict.fromkeys(body.formats)]
-    orders = [_Order(form, options) for form in forms]
+    orders = [_Order(chosen(Format, word), options) for word in dict.fromkeys(body.formats)]
     if body.sound:
         orders.append(_Order(None, options))
     if not body.ids or not orders or len(body.ids) > MOST:
         raise HTTPException(400, f"choose a format, and 1 to {MOST} recordings")
-    places = [await run_in_threadpool(desk.library.find, id_) for id_ in dict.fromkeys(body.ids)]
-    paths = [path for path in places if path is not None]
-    if len(paths) < len(places):
-        raise HTTPException(404, GONE)
+    paths = []
+    for id_ in dict.fromkeys(body.ids):
+        path = await run_in_threadpool(desk.library.find, id_)
+        if path is None:
+            raise HTTPException(404, GONE)
+        paths.append(path)
     if len(paths) * len(orders) == 1:
         name, content = await run_in_threadpool(orders[0].fill, desk, paths[0])
         return download(content, name, orders[0].media_type)
@@ -84,7 +83,7 @@ class _Order:
     """A file of each recording."""
 
     form: Format | None
-    """None: its sound."""
+    """None: MP3."""
     options: ExportOptions
 
     @property
@@ -92,14 +91,14 @@ class _Order:
         return "audio/mpeg" if self.form is None else self.form.about.media_type
 
     def fill(self, desk: AppState, path: Path) -> tuple[str, bytes]:
-        """Name and content. Raises WitnessError."""
+        """Return name and content. Raises WitnessError."""
         if self.form is None:
             return desk.finder.call(exports.audible, path, self.options)
         return desk.finder.call(exports.content, path, self.form, self.options)
 
 
 async def _archive(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> AsyncIterator[bytes]:
-    """The archive, piece by piece: no more than one file of it is in memory."""
+    """Yield the archive in pieces: no more than one of its files is in memory."""
     pieces = _pieces(desk, paths, orders)
     while (piece := await run_in_threadpool(next, pieces, None)) is not None:
         yield piece
@@ -108,19 +107,19 @@ async def _archive(desk: AppState, paths: Sequence[Path], orders: Sequence[_Orde
 def _pieces(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> Iterator[bytes]:
     sink = _Sink()
     failures: list[str] = []
-    taken: set[str] = set()
+    names: set[str] = set()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in paths:
-            place = path.relative_to(desk.folder)
+            below = path.relative_to(desk.folder)
             for order in orders:
                 try:
                     name, content = order.fill(desk, path)
                 except WitnessError as error:
-                    failures.append(f"{place.as_posix()}: {error}\n")
+                    failures.append(f"{below.as_posix()}: {error}\n")
                     continue
                 anonymous = order.options.names == "anonymous"  # folders are called after people, too
-                folder = PurePosixPath() if anonymous else PurePosixPath(place.parent.as_posix())
-                _put(archive, _free(str(folder / name), taken), content)
+                folder = PurePosixPath() if anonymous else PurePosixPath(below.parent.as_posix())
+                _put(archive, _free(str(folder / name), names), content)
                 yield sink.take()
         if failures:
             _put(archive, FAILURES, "".join(failures).encode("utf-8", "replace"))
@@ -133,19 +132,19 @@ def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(about, content, zipfile.ZIP_DEFLATED)
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """The name, with a number if it is taken."""
+def _free(name: str, names: set[str]) -> str:
+    """Return the name, with a number if the archive has it already."""
     stem, dot, ending = name.partition(".") if "/" not in name else (name, "", "")
-    number, found = 1, name
-    while found.casefold() in taken:
+    number, free = 1, name
+    while free.casefold() in names:
         number += 1
-        found = f"{stem} {number}{dot}{ending}"
-    taken.add(found.casefold())
-    return found
+        free = f"{stem} {number}{dot}{ending}"
+    names.add(free.casefold())
+    return free
 
 
 class _Sink:
-    """A file that can only be written, of which what was written is taken away."""
+    """A file for writing, from which the written bytes are taken piece by piece."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -155,13 +154,13 @@ class _Sink:
         return len(content)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: all bytes can be taken already."""
 
     def close(self) -> None:
-        """What was written stays until it is taken."""
+        """Do nothing: the bytes stay until they are taken."""
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """Return the bytes since the last call."""
         taken = bytes(self._written)
         self._written.clear()
         return taken

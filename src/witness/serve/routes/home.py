@@ -1,34 +1,39 @@
-"""The page with all recordings, and the files that it is made of."""
+"""The page with all recordings, and the modules and style sheets of all pages."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from functools import cache
+from importlib import resources
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from witness.audio.source import ENDINGS
+from witness.formats import modules
 from witness.models import store
 from witness.options import Options
-from witness.serve import assets
+from witness.serve.app_state import desk_of
 from witness.serve.roles import Endpoint, Role
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+FOLDERS = ("web/editor", "web/templates", "web/lists")
+"""Folders of the package with modules and style sheets, which import each other by relative paths."""
+TYPES = {".css": "text/css", ".js": "text/javascript"}
 STYLES = (
     *(f"web/templates/{name}.css" for name in ("look", "page", "desk")),
     "web/lists/library.css",
 )
-"""What the page of a transcript looks like, and this one, too; then its own."""
+"""Style sheets of the desk's own pages."""
 
 
 def routes() -> list[Endpoint]:
-    """The first page that one sees."""
     return [
         Endpoint("GET", "/", Role.READ, front),
         Endpoint("GET", "/static/{address:path}", Role.READ, static),
@@ -36,48 +41,45 @@ def routes() -> list[Endpoint]:
 
 
 def front(request: Request) -> Response:
-    """The page."""
-    desk = request.app.state.desk
-    folder = desk.folder
-    settled = desk.queue.models.ready() if desk.queue is not None else None
-    if settled is None or settled.options.whisper == "none":  # why there are no words is in every transcript
-        settled = desk
-    text = _page().render(
+    """Return the page with all recordings."""
+    desk = desk_of(request)
+    resolved = desk.queue.models.ready() if desk.queue is not None else None
+    # Every transcript says why it has no words.
+    options = desk.options if resolved is None or resolved.options.whisper == "none" else resolved.options
+    return show_page(
+        "library",
+        script="home",
         role=request.state.user.role,
-        folder=folder.name or str(folder),
+        folder=desk.folder.name or str(desk.folder),
         endings=" ".join(sorted(ENDINGS)),
-        model=_about_model(settled.options),
-        styles=[assets.address(name) for name in STYLES],
-        script=assets.script("web/lists/home.js"),
+        model=_about_model(options),
     )
-    return Response(text, media_type="text/html")
 
 
 def _about_model(options: Options) -> str:
-    """What recognizes the words here, and in which languages; `options` are settled if that was done."""
+    """Describe the model and its languages; `options` are resolved if the queue has done that."""
     if options.whisper == "none":
         return (
             "This desk was started without a recognizer (--whisper none): it tells who spoke, not the words."
         )
     if options.whisper == "auto":
         line = f"The words come from the Whisper model that suits this machine{_language(options)}."
-        here = [one for one in store.list_whisper_choices(options) if one.here]
-        if not here or not all(one.english_only for one in here):
+        installed = [choice for choice in store.list_whisper_choices(options) if choice.here]
+        if not installed or not all(choice.english_only for choice in installed):
             return line
         if not options.offline:
             return (
-                f"{line} The only one on this disk is {here[0].name}, which knows English only; another one "
-                "is fetched with the first recording, if a model hub can be reached."
+                f"{line} The only one on this disk is {installed[0].name}, which knows English only; another "
+                "one is fetched with the first recording, if a model hub can be reached."
             )
-        options = replace(options, whisper=here[0].name)
+        options = replace(options, whisper=installed[0].name)
     name = PurePosixPath(options.whisper).name
     only = name.endswith((".en", ".en.bin"))
-    known = ", which knows English only: other languages have no words" if only else _language(options)
-    return f"The words come from the model {name}{known}."
+    languages = ", which knows English only: other languages have no words" if only else _language(options)
+    return f"The words come from the model {name}{languages}."
 
 
 def _language(options: Options) -> str:
-    """In which languages it listens."""
     if options.language is None:
         return ", in the language that it hears"
     if options.language == "multi":
@@ -85,22 +87,55 @@ def _language(options: Options) -> str:
     return f", which listens for {options.language.replace(',', ', ')}"
 
 
+# --- all pages ---
+
+
 def static(request: Request) -> Response:
-    """One of the files of both pages."""
-    version, _, name = request.path_params["address"].partition("/")
-    if version != assets.version() or name not in assets.files():
+    """Return a module or a style sheet."""
+    version_, _, name = request.path_params["address"].partition("/")
+    if version_ != version() or name not in files():
         raise HTTPException(404, "there is no such file")
     kept = {"Cache-Control": "private, max-age=31536000, immutable"}
-    return Response(assets.files()[name], media_type=assets.TYPES[PurePosixPath(name).suffix], headers=kept)
+    return Response(files()[name], media_type=TYPES[PurePosixPath(name).suffix], headers=kept)
 
 
 @cache
-def _page() -> Template:
-    return template("library.html.j2")
+def files() -> dict[str, bytes]:
+    """Return the content of modules and style sheets, by path in the package."""
+    return {
+        f"{folder}/{file.name}": file.read_bytes()
+        for folder in FOLDERS
+        for file in sorted(resources.files("witness").joinpath(folder).iterdir(), key=lambda file: file.name)
+        if file.name.endswith(tuple(TYPES))
+    }
 
 
+@cache
+def version() -> str:
+    """Return a part of every address that changes with the files: browsers keep them for ever."""
+    digest = hashlib.sha256()
+    for name, content in files().items():
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def addresses(entry: str) -> list[str]:
+    """Return the addresses of the modules that an entry needs, its own the last."""
+    return [f"/static/{version()}/{name}" for name in modules.needed(entry)]
+
+
+def show_page(name: str, /, script: str = "", **values: Any) -> Response:
+    """Return one of the desk's pages; `script` is the name of its module, if another."""
+    styles = [f"/static/{version()}/{style}" for style in STYLES]
+    return HTMLResponse(
+        template(f"{name}.html.j2").render(
+            styles=styles, script=addresses(f"web/lists/{script or name}.js"), **values
+        )
+    )
+
+
+@cache
 def template(name: str) -> Template:
-    """One of the desk's own."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("witness.web")

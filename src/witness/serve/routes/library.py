@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
@@ -19,7 +17,6 @@ from starlette.responses import JSONResponse, Response
 
 from witness.errors import ConflictError, UsageError
 from witness.serve.app_state import body_of, desk_of, respond
-from witness.serve.library.index import DamagedError
 from witness.serve.library.library import SORTS, ListedRecording, Selection, choices, has_name
 from witness.serve.library.query import parse
 from witness.serve.roles import Endpoint, Role
@@ -27,8 +24,6 @@ from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import edits, trash
 from witness.work.folder import INNER
-
-T = TypeVar("T")
 
 MOST_ROWS = 1000
 """Recordings or passages in one answer."""
@@ -78,7 +73,7 @@ async def list_recordings(request: Request) -> Response:
         }
 
     untranscribed = len(desk.library.untranscribed())
-    return JSONResponse({**await run_in_threadpool(_query, answer), "untranscribed": untranscribed})
+    return JSONResponse({**await run_in_threadpool(answer), "untranscribed": untranscribed})
 
 
 async def search(request: Request) -> Response:
@@ -99,20 +94,11 @@ async def search(request: Request) -> Response:
         headings = [_heading(row) for row in named[:MOST_NAMED]]
         return {**asdict(matches), "groups": groups, "named": headings, "named_total": len(named)}
 
-    return JSONResponse(await run_in_threadpool(_query, answer))
+    return JSONResponse(await run_in_threadpool(answer))
 
 
 def _heading(row: ListedRecording) -> dict[str, Any]:
     return _json({"id": row.id, "name": row.name, "folder": row.folder, "date": row.date})
-
-
-def _query(work: Callable[[], T]) -> T:
-    """Return the result of work in the index. Raises HTTPException if the index cannot answer."""
-    try:
-        return work()
-    except (DamagedError, sqlite3.OperationalError) as error:
-        why = error if isinstance(error, DamagedError) else f"the index cannot be used ({error})"
-        raise HTTPException(503, f"{why}; try again in a while", {"Retry-After": "5"}) from error
 
 
 def _window(request: Request, usual: int) -> tuple[int, int]:
@@ -248,7 +234,7 @@ def _named(root: Path, path: Path) -> dict[str, str]:
 def _row(request: Request) -> ListedRecording:
     """Return the recording in the address. Raises HTTPException, ConflictError."""
     desk = desk_of(request)
-    row = _query(lambda: desk.library.row(request.path_params["id"]))
+    row = desk.library.row(request.path_params["id"])
     if row is None:
         raise HTTPException(404, GONE)
     if desk.queue is not None and row.id in desk.queue.board.states():

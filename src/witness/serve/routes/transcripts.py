@@ -22,12 +22,11 @@ from witness import languages
 from witness.formats.registry import PURPOSES, Format
 from witness.models import store
 from witness.options import MOST_SPEAKERS, Part, chosen
-from witness.serve import assets
 from witness.serve.app_state import GONE, body_of, desk_of, path_of, queue_of, respond
 from witness.serve.editing import exports, views
 from witness.serve.roles import Endpoint, Role
-from witness.serve.routes import live
-from witness.serve.routes.recordings import AGAIN, ALIVE, answered
+from witness.serve.routes.home import addresses
+from witness.serve.routes.recordings import AGAIN, ALIVE, live_page, live_sound
 from witness.storage import files
 from witness.transcript import edits, previous
 from witness.transcript.store import Written
@@ -86,7 +85,7 @@ async def show(request: Request) -> Response:
     desk, id_ = desk_of(request), request.path_params["id"]
     path = await run_in_threadpool(desk.library.find, id_)
     if path is None:
-        return await run_in_threadpool(live.page, request)
+        return await run_in_threadpool(live_page, request)
     role = request.state.user.role
     barred = None if role == Role.WRITE else f"you may {role} here; ask the owner of the desk for more"
     visit = views.Visit(
@@ -97,7 +96,7 @@ async def show(request: Request) -> Response:
         working=desk.queue is not None and id_ in desk.queue.board.states(),
         not_again=desk.library.not_again(id_),
     )
-    content = await desk.editor.run(views.html, path, visit, assets.script("web/lists/transcript.js"))
+    content = await desk.editor.run(views.html, path, visit, addresses("web/lists/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
@@ -117,7 +116,7 @@ async def sound(request: Request) -> Response:
     desk = desk_of(request)
     path = await run_in_threadpool(desk.library.find, request.path_params["id"])
     if path is None:
-        recording = await run_in_threadpool(live.sound, request)
+        recording = await run_in_threadpool(live_sound, request)
     else:
         recording = await run_in_threadpool(desk.finder.recording, path)
     media_type = mimetypes.guess_type(recording.name)[0] or ""
@@ -371,9 +370,8 @@ async def transcribe_again(request: Request) -> Response:
     source = await desk_of(request).editor.run(views.source, path)
     if source.part is not None:
         body |= {"start": source.part.start, "end": source.part.end}
-    wish = overrides.parse(body)
-    with answered():
-        status = await run_in_threadpool(queue.again, path, source.path.absolute(), wish)
+    settings = overrides.parse(body)
+    status = await run_in_threadpool(queue.again, path, source.path.absolute(), settings)
     return JSONResponse(status.row(), 201)
 
 

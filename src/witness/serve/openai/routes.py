@@ -1,0 +1,359 @@
+"""Routes of OpenAI's transcription interface, for programs that speak it already.
+
+A request has its turn before the recordings of the folder and leaves nothing in it, and the work ends when
+the client leaves; unless the recording is kept, which puts it among those of the folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from witness.errors import InputError, UsageError, WitnessError
+from witness.formats.output_paths import name_of
+from witness.formats.registry import Format
+from witness.options import PageAudio
+from witness.serve import errors
+from witness.serve.app_state import AppState, queue_of
+from witness.serve.editing import exports
+from witness.serve.editing.worker import Worker
+from witness.serve.openai import answers, schema
+from witness.serve.openai.schema import TranscriptionRequest
+from witness.serve.queue import Queue
+from witness.serve.roles import Endpoint, Role
+from witness.serve.routes.recordings import ALIVE, DEAF, wait_until_gone
+from witness.serve.uploads import Form, Upload, drain
+from witness.work.produce import Job, Outcome, Segment, Settings, Watcher
+
+Targets = Sequence[tuple[Format, Path]]
+"""Formats, and the files that the answer is made of."""
+
+AT_ONCE = 100
+"""Requests that may be sent, wait and be worked on at the same time."""
+LONGEST = 6 * 3600.0
+"""Seconds that a request may take once its recording has arrived."""
+PACE = 1.0
+"""Seconds between two comments of a stream."""
+PATIENCE = 10
+"""Times `PACE` that a stream waits to begin, unless the work has begun."""
+_STATUS = {UsageError.exit_code: 400, InputError.exit_code: 400}
+
+
+def routes() -> list[Endpoint]:
+    count = Count()
+    return [
+        Endpoint("GET", "/v1/models", Role.READ, list_models),
+        Endpoint("GET", "/v1/models/{name:path}", Role.READ, show_model),
+        Endpoint("POST", "/v1/audio/transcriptions", Role.WRITE, Transcriptions(count)),
+        Endpoint("POST", "/v1/audio/translations", Role.WRITE, Transcriptions(count, translate=True)),
+    ]
+
+
+async def list_models(request: Request) -> Response:
+    """List the names that a request may give as its model."""
+    settings = await asyncio.wrap_future(queue_of(request).models.request())
+    models = [_model(name) for name in schema.models(settings)]
+    return JSONResponse({"object": "list", "data": models})
+
+
+async def show_model(request: Request) -> Response:
+    """Describe a model."""
+    settings = await asyncio.wrap_future(queue_of(request).models.request())
+    if not schema.is_model(name := request.path_params["name"], settings):
+        why = "is not here; GET /v1/models lists those that are"
+        raise errors.FieldError("model", why, "model_not_found")
+    return JSONResponse(_model(name))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "witness"}
+
+
+class Count:
+    """The number of current requests."""
+
+    requests = 0
+
+
+class Transcriptions:
+    """An ASGI application: the recording must stay until the answer is sent."""
+
+    def __init__(self, count: Count, *, translate: bool = False) -> None:
+        self._count, self._translate = count, translate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. Raises HTTPException, UsageError before anything is sent."""
+        request = Request(scope, receive)
+        if self._count.requests >= AT_ONCE:
+            await drain(request)
+            raise HTTPException(429, f"{AT_ONCE} requests are at work; try again", {"Retry-After": "30"})
+        self._count.requests += 1
+        desk = request.app.state.desk
+        try:
+            async with desk.uploads.received(request) as form:
+                recording = _only_upload(form)
+                settings = await asyncio.wrap_future(desk.queue.models.request())
+                asked = schema.parse(form.fields, settings, translate=self._translate)
+                targets = [(form_, Path(name_of(form.folder / "result", form_))) for form_ in asked.formats]
+                if asked.keep:
+                    working = keep(desk.queue, desk.folder, recording, receive)
+                else:
+                    samples = await run_in_threadpool(_write_samples, asked, form.folder)
+                    job = replace(_job(recording, asked, targets, settings), samples=samples)
+                    working = transcribe(desk.queue, job, recording, receive)
+                with suppress(ClientDisconnect):
+                    async with working as work:
+                        answer = _Answer(work, asked, targets, desk, settings)
+                        await answer(scope, receive, _patient(send))
+        finally:
+            self._count.requests -= 1
+
+
+def _only_upload(form: Form) -> Upload:
+    """Return the recording of a form. Raises UsageError unless there is exactly one."""
+    if [upload.field for upload in form.uploads] != ["file"]:
+        raise errors.FieldError("file", "send one recording in the field `file`, with its file name")
+    return form.uploads[0]
+
+
+def _job(recording: Upload, asked: TranscriptionRequest, targets: Targets, settings: Settings) -> Job:
+    files = tuple((form, str(path)) for form, path in targets)
+    page = PageAudio.NONE
+    settings = replace(settings, options=asked.options, keep_findings=False, html_audio=page, style={})
+    return Job(str(recording.path), files, settings, resumable=False)
+
+
+def _write_samples(asked: TranscriptionRequest, folder: Path) -> tuple[tuple[str, str], ...]:
+    """Write the samples of known speakers to files without endings, and return names and paths."""
+    samples = []
+    for number, (name, sample) in enumerate(asked.known):
+        path = folder / f"known-{number}"
+        path.write_bytes(sample)
+        samples.append((name, str(path)))
+    return tuple(samples)
+
+
+def _patient(send: Send) -> Send:
+    """Wrap `send`; raises ClientDisconnect when the client does not read: the work would be for no one."""
+
+    async def sending(message: Message) -> None:
+        try:
+            await asyncio.wait_for(send(message), DEAF)
+        except asyncio.TimeoutError:
+            raise ClientDisconnect from None
+
+    return sending
+
+
+# --- the work that a request waits for ---
+
+
+@asynccontextmanager
+async def transcribe(queue: Queue, job: Job, recording: Upload, receive: Receive) -> AsyncIterator[Work]:
+    """Have a job done, and cancel it at the end if it is not done by then."""
+    work = Work(recording, receive)
+    future = queue.submit(job, Watcher(work.report, work.take))
+    future.add_done_callback(lambda done: work.end(_outcome(done)))
+    try:
+        yield work
+    finally:
+        work.gone.cancel()
+        if not future.done():  # also for a request that is canceled
+            await asyncio.shield(asyncio.to_thread(queue.stop, future))
+
+
+def _outcome(future: Future[Outcome]) -> Outcome | None:
+    return None if future.cancelled() or future.exception() is not None else future.result()
+
+
+@asynccontextmanager
+async def keep(queue: Queue, folder: Path, recording: Upload, receive: Receive) -> AsyncIterator[Work]:
+    """Queue a recording in the folder, where its work goes on after the end."""
+    work = Work(recording, receive)
+    (job,) = await run_in_threadpool(queue.add, [(recording.path, recording.name)])
+    work.result = folder / name_of(job.output, Format.JSON)
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(look)
+
+    def look() -> None:
+        news = listener.take()
+        for status in news or ():
+            if status.id == job.id:
+                work.report(status.stage or status.state, status.share, 1.0)
+                work.take(0, status.said)
+                if status.state not in ("waiting", "working"):
+                    done = status.state == "done"
+                    work.end(Outcome() if done else Outcome(status.why or "it was canceled", 1))
+        if news is None:
+            work.end(None)
+
+    listener = queue.board.listen(wake)
+    try:
+        yield work
+    finally:
+        work.gone.cancel()
+        queue.board.forget(listener)
+
+
+def export(editor: Worker, transcript: Path, targets: Targets) -> None:
+    """Write a transcript in other formats. Raises WitnessError, OSError."""
+    for form, path in targets:
+        path.write_bytes(editor.call(exports.content, transcript, form)[1])
+
+
+class Work:
+    """The work on a recording that a client waits for."""
+
+    def __init__(self, recording: Upload, receive: Receive) -> None:
+        self.news = ""
+        """Stage and percentage."""
+        self.said: list[Segment] = []
+        """Final segments so far."""
+        self.result: Path | None = None
+        """The transcript, if it is kept."""
+        self.gone = asyncio.ensure_future(wait_until_gone(receive))
+        """Done when the client has left."""
+        self._recording = recording
+        self._loop = asyncio.get_running_loop()
+        self._late = self._loop.time() + LONGEST
+        self._outcome: asyncio.Future[Outcome | None] = self._loop.create_future()
+
+    def report(self, stage: str, done: float, total: float) -> None:
+        """Take progress, as `Watcher.progress`."""
+        self.news = f"{stage} {100 * done / total:.0f} %" if total > 0 else stage
+
+    def take(self, first: int, segments: Sequence[Segment]) -> None:
+        """Take final segments, as `Watcher.said`; another worker may send some again."""
+        self.said += segments[max(0, len(self.said) - first) :]
+
+    def end(self, outcome: Outcome | None) -> None:
+        """Take the outcome, in any thread; None: the work cannot end."""
+
+        def take() -> None:
+            if not self._outcome.done():
+                self._outcome.set_result(outcome)
+
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(take)
+
+    async def ended(self, seconds: float = ALIVE) -> bool:
+        """Tell whether the work ends within a time.
+
+        Raises ClientDisconnect if the client has left, HTTPException if the work failed or takes too long.
+        """
+        either: set[asyncio.Future[Any]] = {self._outcome, self.gone}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._outcome.done():
+            self._check(self._outcome.result())
+            return True
+        if self.gone.done():
+            raise ClientDisconnect
+        if self._loop.time() > self._late:
+            raise HTTPException(504, f"it took longer than {LONGEST / 3600:g} h; send a shorter recording")
+        return False
+
+    def _check(self, outcome: Outcome | None) -> None:
+        if outcome is None:
+            raise HTTPException(503, "the server is ending, or its worker cannot be started; try again later")
+        if outcome.error is None:
+            return
+        status = 507 if outcome.full else _STATUS.get(outcome.code, 500)
+        # The client knows the recording by the name that it sent.
+        raise HTTPException(status, outcome.error.replace(str(self._recording.path), self._recording.name))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The answer to a request: an ASGI application."""
+
+    work: Work
+    asked: TranscriptionRequest
+    targets: Targets
+    desk: AppState
+    settings: Settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer. Raises ClientDisconnect, HTTPException, WitnessError."""
+        if self.asked.stream:
+            await self._stream(send)
+            return
+        while not await self.work.ended():
+            pass
+        paths = await self._paths()
+        body = await run_in_threadpool(lambda: answers.body(self.asked, paths, self._tokens()))
+        media_type = answers.TYPES.get(self.asked.response, "application/json")
+        headers = {"OpenAI-Model": self._model}
+        await Response(body, media_type=media_type, headers=headers)(scope, receive, send)
+
+    @property
+    def _model(self) -> str:
+        """The desk's own model, whatever name the request gave, as a header takes it."""
+        return quote(schema.models(self.settings)[0])
+
+    def _tokens(self) -> answers.Tokens:
+        return answers.tokens(self.settings.options) if answers.counts(self.asked) else lambda _: ()
+
+    def _last_events(self, paths: Sequence[Path], sent: int) -> list[Mapping[str, Any]]:
+        return list(answers.last_events(self.asked, paths, sent, self._tokens()))
+
+    async def _paths(self) -> list[Path]:
+        if self.work.result is not None:
+            await run_in_threadpool(export, self.desk.editor, self.work.result, self.targets)
+        return [path for _, path in self.targets]
+
+    async def _stream(self, send: Send) -> None:
+        """Send each segment once it is final, and comments meanwhile; an error is the last event."""
+        ended = await self._begun()
+        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+        headers.append((b"openai-model", self._model.encode()))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        async def say(text: str, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
+
+        try:
+            await say(": begun\n\n")
+            sent = 0
+            while not (ended or await self.work.ended(PACE)):
+                segments = self.work.said[:]
+                for event in answers.events(self.asked, segments, sent):
+                    await say(f"data: {json.dumps(event)}\n\n")
+                sent = len(segments)
+                await say(f": {self.work.news}\n\n")
+            paths = await self._paths()
+            for event in await run_in_threadpool(self._last_events, paths, sent):
+                await say(f"data: {json.dumps(event)}\n\n")
+        except (HTTPException, WitnessError) as error:
+            status = error.status_code if isinstance(error, HTTPException) else 500
+            message = error.detail if isinstance(error, HTTPException) else str(error)
+            body = errors.error(status, errors.public(message, self.desk)).body
+            await say(f"data: {bytes(body).decode()}\n\n")
+        await say("data: [DONE]\n\n", more=False)
+
+    async def _begun(self) -> bool:
+        """Wait until the recording is read, and tell whether the work has ended.
+
+        So a recording that cannot be read has an error status, as in an answer without a stream.
+        """
+        for _ in range(PATIENCE):
+            if await self.work.ended(PACE):
+                return True
+            if self.work.news:
+                break
+        return False
