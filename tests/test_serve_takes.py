@@ -28,7 +28,8 @@ def desk(tmp_path, monkeypatch):
     with ExitStack() as stack:
         queue = stack.enter_context(Queue(folder, lambda _: SETTINGS))
         app = Starlette(routes=browser_recordings.routes(), exception_handlers=errors.HANDLERS)
-        app.state.desk = SimpleNamespace(folder=folder, queue=queue, takes=Takes(folder, 1000))
+        app.state.desk = SimpleNamespace(folder=folder, queue=queue)
+        app.state.takes = Takes(folder, 1000)
         client = stack.enter_context(TestClient(app))
         yield SimpleNamespace(client=client, app=app, queue=queue, folder=folder)
 
@@ -50,7 +51,7 @@ def test_pieces_become_a_recording_that_waits(desk):
     again = add(desk, take, 5, b"second")  # its answer was lost
     assert (again.status_code, again.json()["size"]) == (409, 11)
     # The server ends, and another one begins.
-    desk.app.state.desk.takes = Takes(desk.folder, 1000)
+    desk.app.state.takes = Takes(desk.folder, 1000)
     told = desk.client.get("/api/takes").json()["takes"]
     assert [(one["id"], one["name"], one["size"]) for one in told] == [(take, "Talk one.webm", 11)]
     answer = desk.client.post(f"/api/takes/{take}/finish", json={"language": "de", "speakers": 2})

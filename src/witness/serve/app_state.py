@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +18,6 @@ from witness.serve.library.library import Library
 from witness.storage import files
 
 if TYPE_CHECKING:
-    from witness.serve.browser_recordings import Takes
     from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
 
@@ -66,13 +64,6 @@ class AppState:
     """Works on the transcript of an open page."""
     finder: Worker = field(default_factory=Worker)
     """Reads recordings and searches all transcripts for a voice, which takes longer."""
-
-    @cached_property
-    def takes(self) -> Takes:
-        """Recordings that browsers make."""
-        from witness.serve.browser_recordings import Takes
-
-        return Takes(self.folder, self.limits.upload)
 
     @property
     def known(self) -> Path:

@@ -172,9 +172,10 @@ async def begin(request: Request) -> Response:
     return JSONResponse(take.row(), 201)
 
 
-def list_unfinished(request: Request) -> Response:
+async def list_unfinished(request: Request) -> Response:
     """List the unfinished takes; `idle` ones get no pieces anymore."""
-    return JSONResponse({"takes": [take.row() for take in _takes(request).unfinished()]})
+    takes = await run_in_threadpool(_takes(request).unfinished)
+    return JSONResponse({"takes": [take.row() for take in takes]})
 
 
 async def add(request: Request) -> Response:
@@ -205,4 +206,8 @@ async def discard(request: Request) -> Response:
 
 def _takes(request: Request) -> Takes:
     queue_of(request)  # refuses on a desk that takes no recordings
-    return desk_of(request).takes
+    desk, state = desk_of(request), request.app.state
+    if not hasattr(state, "takes"):  # all handlers run in one thread, so there is one lock
+        state.takes = Takes(desk.folder, desk.limits.upload)
+    takes: Takes = state.takes
+    return takes

@@ -53,7 +53,7 @@ _STATUS = {UsageError.exit_code: 400, InputError.exit_code: 400}
 
 
 def routes() -> list[Endpoint]:
-    count = Count()
+    count = RequestCount()
     return [
         Endpoint("GET", "/v1/models", Role.READ, list_models),
         Endpoint("GET", "/v1/models/{name:path}", Role.READ, show_model),
@@ -82,7 +82,7 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "witness"}
 
 
-class Count:
+class RequestCount:
     """The number of current requests."""
 
     requests = 0
@@ -91,7 +91,7 @@ class Count:
 class Transcriptions:
     """An ASGI application: the recording must stay until the answer is sent."""
 
-    def __init__(self, count: Count, *, translate: bool = False) -> None:
+    def __init__(self, count: RequestCount, *, translate: bool = False) -> None:
         self._count, self._translate = count, translate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

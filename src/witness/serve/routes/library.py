@@ -125,7 +125,7 @@ def _json(row: dict[str, Any]) -> dict[str, Any]:
 # --- changes ---
 
 
-class Target(Struct):
+class RecordingTarget(Struct):
     """Another name, or another folder below the desk's."""
 
     name: str
@@ -147,7 +147,7 @@ class Ids(Struct):
 
 async def move(request: Request) -> Response:
     """Rename a recording, or move it to another folder."""
-    body = await body_of(request, Target)
+    body = await body_of(request, RecordingTarget)
 
     def answer() -> dict[str, Any]:
         desk, row = desk_of(request), _row(request)
@@ -214,7 +214,7 @@ async def empty(request: Request) -> Response:
     return JSONResponse({"deleted": count})
 
 
-def _target(root: Path, body: Target) -> Path:
+def _target(root: Path, body: RecordingTarget) -> Path:
     """Return the path of the JSON of a recording with this name and folder. Raises UsageError."""
     stem = clean_stem(body.name)
     if not stem or stem.casefold().endswith(INNER):
