@@ -455,7 +455,8 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from witness.options import Options, Runtime
-from witness.work import folder, produce
+from witness.serve.queue import Queue
+from witness.work import produce
 options = Options(models="builtin", offline=True, whisper="none")
 settle = lambda overrides: produce.resolve_settings(overrides.apply(options))
 with Queue(Path(sys.argv[1]), settle, Runtime(threads=1)) as queue:
