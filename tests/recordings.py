@@ -71,7 +71,7 @@ class Here(pool.Pool):
     def submit(self, job: produce.Job, _: object = None) -> Future[produce.Outcome]:
         """As `Pool.submit`, without starting a process."""
         future: Future[produce.Outcome] = Future()
-        future.set_result(worker.perform(worker.job_from_json(worker.job_to_json(job))))
+        future.set_result(worker.perform(worker.from_json(worker.to_json(job), produce.Job)))
         return future
 
 

@@ -33,7 +33,7 @@ from witness.work import batch, folder, pool, produce
 from witness.work.manifest import Entry, Manifest
 from witness.work.produce import Job, Outcome, Settings
 from witness.work.queue import LostError
-from witness.work.worker import job_from_json, job_to_json
+from witness.work.worker import from_json, to_json
 
 
 def outputs(found, manifest) -> dict[str, str]:
@@ -225,7 +225,7 @@ def test_a_job_survives_the_way_to_a_worker():
     runtime = Runtime(Device.CPU, threads=2)
     settings = Settings(options, runtime, {"whisper": None}, ("a warning",), False, PageAudio.LINK)
     job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5, 10**9)
-    assert job_from_json(job_to_json(job)) == job
+    assert from_json(to_json(job), Job) == job
 
 
 def test_workers_fit_the_machine(monkeypatch):

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TypeVar
 
 from witness import languages, machine_limits
@@ -117,6 +118,23 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """A person's changes to a transcript, as `witness redo` takes them."""
+
+    asked: Bounds = Bounds()
+    forget: bool = False
+    """Drop earlier corrections, except notes, and the number of speakers."""
+    merges: tuple[str, ...] = ()
+    """Arguments of `transcript.redo.merge_speakers`."""
+    names: tuple[str, ...] = ()
+    """Arguments of `transcript.redo.name_speaker`."""
+    saved: tuple[Path, ...] = ()
+    """Files of corrections that a page saved."""
+    replaced: tuple[tuple[str, str], ...] = ()
+    """Replacement rules."""
+
+
+@dataclass(frozen=True)
 class Part:
     """A part of a recording, in seconds from the recording's beginning; all of it by default."""
 
@@ -137,7 +155,7 @@ class Options:
     """"auto", a name of `models.catalogue.SETS`, or a folder with segmentation.onnx and embedding.onnx."""
     whisper: str = "auto"
     """"auto", "none", the name or the size of a model, or the path of a ggml file or of a model's folder."""
-    recognizer: Recognizer | str = Recognizer.AUTO
+    recognizer: str = Recognizer.AUTO
     language: str | None = None
     """A code or a name ("de", "german"), or several with commas between them: those that may be spoken. None:
     any."""
@@ -155,8 +173,8 @@ class Options:
     """Exactly this many; in each channel with channels="split", in both sides of a call together."""
     min_speakers: int | None = None
     max_speakers: int | None = None
-    channels: Channels | str = Channels.AUTO
-    precision: Precision | str = Precision.FP32
+    channels: str = Channels.AUTO
+    precision: str = Precision.FP32
     fast: bool = False
     """Windows further apart, and voices from speech without the pauses around it: a little less accurate."""
     offline: bool = False
@@ -198,7 +216,7 @@ class Options:
 class Runtime:
     """Choices that change the speed of a run and nothing else."""
 
-    device: Device | str = Device.AUTO
+    device: str = Device.AUTO
     gpu: int | None = None
     """HIP's ordinal of the card; None: the best one."""
     threads: int = 0

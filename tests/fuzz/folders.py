@@ -160,10 +160,10 @@ class Here:
 
     def submit(self, job: Any, _: object = None) -> Future[Any]:
         """As `Pool.submit`."""
-        from witness.work.worker import job_from_json, job_to_json, perform
+        from witness.work.worker import Job, from_json, perform, to_json
 
         future: Future[Any] = Future()
-        future.set_result(perform(job_from_json(job_to_json(job))))
+        future.set_result(perform(from_json(to_json(job), Job)))
         return future
 
 

@@ -55,8 +55,8 @@ def redo_command(
     JSON. The JSON is replaced and keeps the corrections for later redos. Without -f and -o, the text goes to
     stdout.
     """
+    from witness.options import Changes
     from witness.transcript import store
-    from witness.transcript.redo import Changes
     from witness.work.produce import Caller, Job, Settings, job_files, produce
 
     style = options.style(asked)

@@ -18,7 +18,7 @@ from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
 from witness.formats import document, findings, output_paths, page
 from witness.formats.document import Document, Link
-from witness.options import Bounds
+from witness.options import Bounds, Changes
 from witness.progress import SILENT, Reporter
 from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
 from witness.storage import decode, files
@@ -96,23 +96,6 @@ class _CorrectionsFile:
     schema: str
     sha256: str
     corrections: Corrections
-
-
-@dataclass(frozen=True)
-class Changes:
-    """A person's changes to a transcript, as `witness redo` takes them."""
-
-    asked: Bounds = Bounds()
-    forget: bool = False
-    """Drop earlier corrections, except notes, and the number of speakers."""
-    merges: tuple[str, ...] = ()
-    """Arguments of `merge_speakers`."""
-    names: tuple[str, ...] = ()
-    """Arguments of `name_speaker`."""
-    saved: tuple[Path, ...] = ()
-    """Files of corrections that a page saved."""
-    replaced: tuple[tuple[str, str], ...] = ()
-    """Replacement rules."""
 
 
 # --- reading ---

@@ -24,7 +24,7 @@ from witness.progress import SILENT, Reporter
 from witness.work.pool import Pool, worker_runtime
 from witness.work.produce import Job, Outcome, Watcher
 from witness.work.queue import LostError
-from witness.work.worker import job_from_json, job_to_json
+from witness.work.worker import from_json, to_json
 
 PATIENCE = 10
 """Seconds after which a scheduler that does not answer is given up."""
@@ -61,7 +61,7 @@ class Cluster:
                 f"the Dask scheduler at {self._address} is lost; run the same command again to continue"
             )
         outcome: Future[Outcome] = Future()
-        submitted = self._executor.submit(work, job_to_json(job))
+        submitted = self._executor.submit(work, to_json(job))
         submitted.add_done_callback(partial(_hand_over, job.source, outcome))
         return outcome
 
@@ -90,7 +90,7 @@ def work(line: str) -> Outcome:
     """Do a job, inside a Dask worker."""
     from distributed import get_worker
 
-    job = job_from_json(line)
+    job = from_json(line, Job)
     threads = get_worker().state.nthreads
     with _lock:
         if not _pools:

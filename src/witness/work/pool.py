@@ -17,7 +17,7 @@ from witness.child import Child, ChildError, DiedError, Limits, Message, TooLarg
 from witness.errors import CancelledError
 from witness.options import Device, Runtime
 from witness.work.produce import Job, Outcome, Watcher, nothing_said
-from witness.work.worker import job_to_json, outcome_from_json
+from witness.work.worker import from_json, to_json
 
 TRIES = 2
 """Attempts at a recording whose worker dies: the fault may have been the worker's."""
@@ -156,11 +156,11 @@ class _Slot(threading.Thread):
             if self._closing.is_set():
                 return Outcome(f"{job.source}: interrupted; run the same command again to continue", 1)
             child = self._child = self._child or Child("witness.work.worker")
-        request = {"job": job_to_json(job), "watched": watcher is not None}
+        request = {"job": to_json(job), "watched": watcher is not None}
         request["heard"] = watcher is not None and watcher.said is not nothing_said
         try:
             reply, _ = child.ask(request, limits=Limits(job.limit, job.limit_memory), hear=hear)
-            return outcome_from_json(reply["outcome"])
+            return from_json(reply["outcome"], Outcome)
         except ChildError as error:
             with self._lock:
                 child.kill()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from witness.errors import TranscriptionError, UsageError, WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import Options, PageAudio, Runtime, chosen
+from witness.options import Changes, Options, PageAudio, Runtime, chosen
 from witness.progress import SILENT, Progress, Reporter, no_progress
 from witness.storage import atomic
 from witness.storage.checkpoint import Journal
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from witness.pipeline import Engine
     from witness.schema import Sound, Transcript
     from witness.transcript.partial import OnPartial
-    from witness.transcript.redo import Changes
     from witness.transcript.store import Store
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}

@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from witness.child import Buffer, Message, Tell, serve_telling
 from witness.errors import (
@@ -29,7 +31,6 @@ from witness.errors import (
     broken_package,
     lacks_memory,
 )
-from witness.options import Options, PageAudio, Runtime
 from witness.progress import Progress, Reporter, no_progress
 from witness.text import one_line
 from witness.work.folder import size_and_mtime
@@ -38,6 +39,8 @@ from witness.work.produce import FULL, Caller, Job, Outcome, Said, Segment, Sett
 if TYPE_CHECKING:
     from witness.pipeline import Engine
     from witness.schema import Transcript
+
+T = TypeVar("T")
 
 NEWS_INTERVAL = 0.25
 """Seconds between two pieces of news of the same stage."""
@@ -155,41 +158,24 @@ def _size_and_mtime(path: str) -> tuple[int, int]:
 # --- the messages ---
 
 
-def job_to_json(job: Job) -> str:
-    """Return the job in one line."""
-    return json.dumps(asdict(job))
+def to_json(message: Job | Outcome) -> str:
+    """Return a job or an outcome in one line."""
+    return json.dumps(asdict(message))  # not by msgspec: names of files may hold surrogates
 
 
-def job_from_json(line: str | bytes) -> Job:
-    """Return the job that `job_to_json` wrote."""
-    fields = json.loads(line)
-    settings = fields["settings"]
-    settings |= {
-        "options": Options(**settings["options"]),
-        "runtime": Runtime(**settings["runtime"]),
-        "warnings": tuple(settings["warnings"]),
-        "html_audio": PageAudio(settings["html_audio"]),
-    }
-    fields |= {"files": tuple(map(tuple, fields["files"])), "settings": Settings(**settings)}
-    fields |= {"samples": tuple(map(tuple, fields["samples"]))}
-    return Job(**fields)
-
-
-def outcome_from_json(line: str | bytes) -> Outcome:
-    """Return the outcome that a worker wrote in one line."""
-    fields = json.loads(line)
-    lists = {name: tuple(fields[name]) for name in ("warnings", "doubts", "left")}
-    return Outcome(**{**fields, **lists})
+def from_json(line: str | bytes, message: type[T]) -> T:
+    """Return the job or the outcome that `to_json` wrote."""
+    return msgspec.convert(json.loads(line), message)
 
 
 def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:
     def said(first: int, segments: Sequence[Segment]) -> None:
         tell({"said": segments, "first": first})
 
-    job = job_from_json(request["job"])
+    job = from_json(request["job"], Job)
     progress = _paced(tell) if request["watched"] else no_progress
     outcome = perform(job, progress, said if request["heard"] else None)
-    return {"outcome": json.dumps(asdict(outcome))}, ()
+    return {"outcome": to_json(outcome)}, ()
 
 
 def _new_segments(said: Said, style: Mapping[str, Any]) -> Callable[[Transcript], None]:
