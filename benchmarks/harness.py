@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from witness.bench import machine
+from witness.bench import measurement
 
 # Installed programs come compiled; ours, run from its source, is compiled once and not with every start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 CALL = Path(__file__).parents[1] / "tests" / "data" / "call.flac"
 """A minute of a call, which is part of the repository."""
-LOAD = machine.load()
+LOAD = measurement.load()
 """Processes that wanted a core before the benchmark began."""
 
 
@@ -43,9 +43,9 @@ def show(figures: dict[str, Any], path: Path | None, **versions: str) -> None:
     """
     origin = {
         "load_before": LOAD,
-        "hardware": asdict(machine.hardware()),
-        "versions": {**machine.versions(), **versions},
-        "source_sha256": machine.source_sha256(),
+        "hardware": asdict(measurement.hardware()),
+        "versions": {**measurement.versions(), **versions},
+        "source_sha256": measurement.source_sha256(),
     }
     text = json.dumps({**figures, **origin}, ensure_ascii=False, indent=1) + "\n"
     sys.stdout.write(text)

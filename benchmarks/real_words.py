@@ -12,7 +12,7 @@ from typing import Any
 
 import harness
 
-from witness.bench import lines, machine, words, words_report
+from witness.bench import lines, measurement, words, words_report
 from witness.bench.lines import Row, Said
 from witness.bench.words import COST, CPWER, WER, Counts, Lost, WordScore
 from witness.schema import Word
@@ -68,7 +68,7 @@ def real(folder: Path, cache: Path, options: Sequence[str]) -> tuple[dict[str, A
 
     What was done is kept in `cache`, and not done again by the same program with the same options.
     """
-    settings = {"options": list(options), "source_sha256": machine.source_sha256()}
+    settings = {"options": list(options), "source_sha256": measurement.source_sha256()}
     cache.mkdir(parents=True, exist_ok=True)
     notes = cache / "run.json"
     kept = json.loads(notes.read_text()) if notes.exists() else {**settings, "cost": {}}

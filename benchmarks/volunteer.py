@@ -34,7 +34,7 @@ REPEATS = 15
 RATE = 16_000
 TAIL = 2000
 """Characters of what a part that failed has said."""
-PARTS = ("doctor", "warm", "status", "compare", "speed", "contention", "probe")
+PARTS = ("doctor", "warm", "status", "compare", "speed", "serial", "probe")
 
 
 def main() -> None:
@@ -92,10 +92,10 @@ def examine(options: argparse.Namespace, recording: Path) -> dict[str, Any]:
             report[f"speed_{device}"] = run(
                 *("bench", "speed", str(recording), "--whisper", "none", "--device", device), *repeat, *models
             )
-    if "contention" in wanted and options.whisper != "none":
-        report["contention"] = run(
-            *("bench", "contention", str(recording), "--whisper", options.whisper),
-            *("--device", "migraphx", "--json", *models),
+    if "serial" in wanted and options.whisper != "none":
+        report["serial"] = run(
+            *("bench", "speed", str(recording), "--whisper", options.whisper, "--device", "migraphx"),
+            *("--vs-serial", *repeat, *models),
         )
     if "probe" in wanted:
         report["probe"] = {name: run("probe", *arguments) for name, arguments in probes(options.probe)}

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from witness import __version__, text
-from witness.bench import accuracy, machine, plan, records, scoring
+from witness.bench import accuracy, measurement, run_folder, scoring
 from witness.bench.scoring import FileScore
 from witness.errors import ModelError, WitnessError
 from witness.models.download import FetchError, NetworkError, Route, download, fetch_end, fetch_page
@@ -143,19 +143,17 @@ class Row:
         )
 
 
-def run(models: str, cases: tuple[plan.Case, ...], out: Path, runtime: Runtime, split: plan.Split) -> Row:
+def run(models: str, cases: tuple[run_folder.Case, ...], out: Path, runtime: Runtime) -> Row:
     """Diarize and score everything with a set of models."""
-    wanted = plan.AccuracyPlan(
-        cases=cases, out=out, options=Options(models=models), runtime=runtime, split=split
-    )
+    plan = run_folder.AccuracyPlan(cases=cases, out=out, options=Options(models=models), runtime=runtime)
     try:
-        scores = accuracy.run(wanted, Reporter(note=say))
+        scores = accuracy.run(plan, Reporter(note=say))
     except ModelError as error:
         return Row(models, str(error))
-    return row(models, scores, [records.done(out, case.name) for case in cases])
+    return row(models, scores, [run_folder.done(out, case.name) for case in cases])
 
 
-def row(models: str, scores: list[FileScore], done: list[records.Record | None]) -> Row:
+def row(models: str, scores: list[FileScore], done: list[run_folder.Record | None]) -> Row:
     """The figures of a run."""
     pooled = {one.convention: one for one in scoring.pool(scores)}
     costs = [record.cost for record in done if record and record.cost]
@@ -189,10 +187,10 @@ def main() -> None:
         fetch_labels(folder / "rttm", args.split, args.labels)
         names = sorted(path.stem for path in (folder / "rttm").glob("*.rttm"))
         archive = fetch_audio(folder / "wav", args.split, args.audio.format(split=args.split), names)
-        cases, _ = plan.find(folder / "wav", folder / "rttm")
+        cases, _ = accuracy.find(folder / "wav", folder / "rttm")
         runtime = Runtime(device=args.device, threads=args.threads)
         chosen = args.models or SETS
-        rows = [run(name, cases, folder / f"run-{name}", runtime, args.split) for name in chosen]
+        rows = [run(name, cases, folder / f"run-{name}", runtime) for name in chosen]
     except (NetworkError, FetchError, WitnessError) as error:
         sys.exit(str(error))
     result = {
@@ -200,8 +198,8 @@ def main() -> None:
         "split": args.split,
         "recordings": len(cases),
         "archive_sha256": archive,
-        "machine": asdict(machine.hardware()),
-        "versions": machine.versions(),
+        "machine": asdict(measurement.hardware()),
+        "versions": measurement.versions(),
         "rows": [asdict(one) for one in rows],
     }
     atomic.write((json.dumps(result, indent=1) + "\n").encode(), folder / "result.json")

@@ -58,7 +58,7 @@ import harness
 import numpy as np
 import real_words
 
-from witness.bench import lines, resampling, scoring
+from witness.bench import lines, scoring
 from witness.bench.lines import Row, Said
 from witness.bench.words import align, normalize, owners, tokens
 from witness.diarization import reconstruction
@@ -482,10 +482,10 @@ def difference(material: Sequence[Heard], usual: Sequence[list[str | None]]) -> 
     ]
     result: dict[str, object] = {}
     for name, (errors, words) in {"word_diarization_error": (0, 1), "cpwer": (2, 3)}.items():
-        drawn = [resampling.sums(side) for side in sides]
+        drawn = [scoring.drawn_sums(side) for side in sides]
         rates = [100 * side[:, errors] / side[:, words] for side in drawn]
         points = [100 * side[:, errors].sum() / side[:, words].sum() for side in sides]
-        interval = resampling.interval(rates[0] - rates[1])
+        interval = scoring.middle_95(rates[0] - rates[1])
         result[name] = [round(float(points[0] - points[1]), 2), [round(edge, 2) for edge in interval]]
     return result
 

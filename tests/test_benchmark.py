@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 import soundfile
 
 from conftest import CALL, ROOT, in_process
-from witness.bench import accuracy, accuracy_report, child, manifest, records, scoring
-from witness.bench.plan import AccuracyPlan, find, unscored
+from witness.bench import accuracy, measurement, run_folder, scoring
+from witness.bench.accuracy import find, unscored
+from witness.bench.run_folder import AccuracyPlan
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
 from witness.formats import rttm
 from witness.options import Options, Runtime
@@ -55,7 +57,7 @@ def benchmarked(*args: object) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def finished(pair, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     out = tmp_path_factory.mktemp("bench") / "out"
-    return out, benchmarked(pair, *command(pair, out, "--split", "dev"))
+    return out, benchmarked(pair, *command(pair, out))
 
 
 @pytest.mark.slow
@@ -63,10 +65,9 @@ def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     out, process = finished
     assert {path.name for path in out.iterdir()} == {
         *("run.json", "rttm", "files", "report.html", "report.md", "report.json"),
-        *("der_by_duration.svg", "accuracy_by_speed.svg"),
+        "der_by_duration.svg",
     }
     manifest = json.loads((out / "run.json").read_text())
-    assert manifest["split"] == "dev"
     assert manifest["finished"]
     assert manifest["hardware"]["cores"] >= 1
     assert "numpy" in manifest["versions"]
@@ -87,22 +88,18 @@ def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     assert f"**{strict.der:.2f}**" in text
     html = (out / "report.html").read_text()
     assert f"<td>{strict.der:.2f}</td>" in html
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 1
     assert process.stdout.decode().startswith("DER, % of the speech")
     lines = process.stderr.decode().splitlines()
     assert [line.split("  ")[0] for line in lines] == [f"note: {n} of 3" for n in (1, 2, 3)]
-    assert all(line.endswith(" left") for line in lines)
+    assert all("  DER " in line for line in lines)
 
 
-def test_pictures_are_svg_and_show_every_recording(finished):
+def test_the_picture_is_svg_and_shows_every_recording(finished):
     out, _ = finished
     drawn = ElementTree.parse(out / "der_by_duration.svg").getroot()  # noqa: S314
     circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
     assert {circle[0].text.split(":")[0] for circle in circles} == set(NAMES)
-    text = "".join(ElementTree.parse(out / "accuracy_by_speed.svg").getroot().itertext())  # noqa: S314
-    for other in accuracy_report.PUBLISHED:
-        assert other.name in text
-    assert "Witness, this run" in text
 
 
 @pytest.mark.slow
@@ -143,34 +140,34 @@ def test_what_is_written_is_read_back(finished):
     out, _ = finished
     document = json.loads((out / "run.json").read_text())
     assert list(document) == [
-        *("schema", "split", "settings", "settings_sha256", "tuned_on", "models", "runtime", "recordings"),
+        *("schema", "settings", "models", "runtime", "recordings"),
         *("without_audio", "references_sha256", "hardware", "versions", "source_sha256", "load_before"),
         *("begun", "finished"),
     ]
     assert list(document["models"]) == ["choice", "segmentation", "embedding", "plda", "rule"]
     assert list(document["hardware"]) == ["processor", "cores", "memory_gb", "system"]
-    assert as_json(manifest.RunManifest.from_json(document)) == document
+    assert as_json(msgspec.convert(document, run_folder.RunManifest)) == document
     document = json.loads((out / "files" / "b.json").read_text())
     assert list(document) == [
         *("name", "crashes", "error", "audio_sha256", "duration", "wall", "timing", "cpu", "peak_memory_mb"),
         *("device", "warnings", "rttm_sha256"),
     ]
-    assert as_json(records.Record.from_json(document)) == document
+    assert as_json(run_folder.Record.from_json(document)) == document
     failed = {"name": "b", "crashes": ["signal SIGSEGV"], "error": "damaged", "rttm_sha256": None}
-    assert as_json(records.Record.from_json(failed)) == failed
+    assert as_json(run_folder.Record.from_json(failed)) == failed
 
 
-def as_json(one: manifest.RunManifest | records.Record) -> dict:
+def as_json(one: run_folder.RunManifest | run_folder.Record) -> dict:
     return json.loads(json.dumps(one.to_json()))
 
 
 def test_the_report_of_an_older_run_is_understood():
     document = json.loads((ROOT / "benchmarks" / "results" / "eval_builtin" / "report.json").read_text())
     files = document.pop("files")
-    own = {name: document[name] for name in manifest.RunManifest.__dataclass_fields__}
-    assert as_json(manifest.RunManifest.from_json(own)) == {"schema": manifest.SCHEMA, **own}
+    own = {name: document[name] for name in run_folder.RunManifest.__dataclass_fields__}
+    assert as_json(msgspec.convert(document, run_folder.RunManifest)) == {"schema": run_folder.SCHEMA, **own}
     for file in files:
-        assert as_json(records.Record.from_json(file)) == file
+        assert as_json(run_folder.Record.from_json(file)) == file
 
 
 # --- in this process, with other children ---
@@ -179,7 +176,10 @@ REPLY = {
     "audio": {"path": "x", "duration": 7.0, "channels": 1, "sha256": "0" * 64},
     "device": {"embedding": "cpu", "whisper": None},
     "timing": {"wall": 0.5, "mode": None},
-    "turns": [[0.5, 3.0, "SPEAKER_00"], [3.0, 6.0, "SPEAKER_01"]],
+    "turns": [
+        {"start": 0.5, "end": 3.0, "speaker": "SPEAKER_00"},
+        {"start": 3.0, "end": 6.0, "speaker": "SPEAKER_01"},
+    ],
     "words": 0,
     "warnings": [],
     "failure": None,
@@ -196,9 +196,9 @@ REPLY = {
 def bench(pair, tmp_path, monkeypatch):
     """`bench(**kwargs)` with children that do what `bench.script` says."""
 
-    def run(folder="out", split=None, tuned_on=None, options=None, script=None):
+    def run(folder="out", options=None, script=None):
         cases, missing = find(pair, pair)
-        made = manifest.make(AccuracyPlan((), tmp_path, options=built), SILENT).models
+        made = run_folder.make(AccuracyPlan((), tmp_path, options=built), SILENT).models
         models = {"segmentation": made.segmentation, "embedding": made.embedding, "whisper": None}
         lines = [
             f"reply = {{**{REPLY!r}, 'models': {models!r}}}",
@@ -208,8 +208,8 @@ def bench(pair, tmp_path, monkeypatch):
         body = textwrap.indent("\n".join(lines), "    ")
         code = f"import os, pathlib, sys\nfrom witness.child import serve\ndef answer(request, _):\n{body}\n"
         (tmp_path / "scripted.py").write_text(f"{code}serve(answer)\n")
-        monkeypatch.setattr(child, "MODULE", "scripted")
-        plan = AccuracyPlan(cases, tmp_path / folder, missing, options or built, Runtime(), split, tuned_on)
+        monkeypatch.setattr(measurement, "MODULE", "scripted")
+        plan = AccuracyPlan(cases, tmp_path / folder, missing, options or built, Runtime())
         return accuracy.run(plan, SILENT)
 
     built = Options(models="builtin", offline=True)
@@ -275,37 +275,6 @@ def test_a_run_cannot_go_on_with_other_settings(bench):
     bench()
     with pytest.raises(UsageError, match="other settings"):
         bench(options=Options(models="builtin", offline=True, max_speakers=3))
-    with pytest.raises(UsageError, match="other split"):
-        bench(split="dev")
-
-
-@pytest.mark.slow
-def test_nothing_is_tuned_on_test(bench, tmp_path):
-    tuned = Options(models="builtin", offline=True, max_speakers=3)
-    bench("own", split="test")
-    with pytest.raises(UsageError, match=r"max_speakers.*--tuned-on"):
-        bench("tuned", split="test", options=tuned)
-    with pytest.raises(InputError, match=r"run\.json"):
-        bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "nowhere")
-    bench("dev", split="dev", options=tuned)
-    with pytest.raises(UsageError, match="has recordings of this run"):
-        bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
-    # The same on other recordings.
-    path = tmp_path / "dev" / "run.json"
-    dev = {**json.loads(path.read_text()), "recordings": ["others"]}
-    for change, complaint in (
-        ({"finished": None}, "not finished"),
-        ({"split": None}, "not a run with --split dev"),
-        ({"settings_sha256": "0"}, "other settings"),
-    ):
-        path.write_text(json.dumps({**dev, **change}))
-        with pytest.raises(UsageError, match=complaint):
-            bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
-    path.write_text(json.dumps(dev))
-    bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
-    recorded = json.loads((tmp_path / "tuned" / "run.json").read_text())
-    assert recorded["tuned_on"]["settings_sha256"] == recorded["settings_sha256"]
-    assert len(recorded["tuned_on"]["run_sha256"]) == 64
 
 
 def test_recordings_are_paired_by_name(pair, tmp_path):

@@ -1,16 +1,20 @@
 """The named corpora of the benchmark: their own references as turns, and which recording each is about."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from conftest import CALL, DATA
-from witness.bench import corpora, plan, scoring
-from witness.bench.corpora import CORPORA
+from conftest import CALL, DATA, ROOT
+from witness.bench import accuracy, scoring
 from witness.cli.main import cli
 from witness.errors import InputError
 from witness.schema import Turn
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import corpora
+from corpora import CORPORA
 
 TEXTGRID = """File type = "ooTextFile"
 Object class = "TextGrid"
@@ -119,25 +123,35 @@ def test_recordings_and_references_of_a_corpus(folder):
         (folder / "audio" / name).touch()
     (folder / "references" / "R8001_M8004.TextGrid").write_text(TEXTGRID, encoding="utf-8")
     (folder / "references" / "R8999_M8999.TextGrid").write_text(TEXTGRID, encoding="utf-8")
-    cases, missing = plan.find(folder / "audio", folder / "references", CORPORA["alimeeting"])
+    (folder / "all.uem").write_text("R8001_M8004 1 0 8.5\n")
+    places = folder / "references", folder / "audio", folder / "out"
+    missing = corpora.convert(CORPORA["alimeeting"], *places, folder / "all.uem")
+    cases, unpaired = accuracy.find(folder / "audio", folder / "out")
     assert [(case.name, case.audio.name, len(case.reference)) for case in cases] == [
-        ("R8001_M8004", "R8001_M8004_MS801.wav", 3)
+        ("R8001_M8004_MS801", "R8001_M8004_MS801.wav", 3)
     ]
-    assert missing == ("R8999_M8999",)
-    assert plan.unscored(folder / "audio", cases) == {"R8009_M8020_MS810"}
-    with pytest.raises(
-        InputError, match=r"no \.rttm or \.nlp file there; --corpus wants the \.rttm files of Rev"
-    ):
-        plan.find(folder / "audio", folder / "references", CORPORA["earnings21"])
+    assert (missing, unpaired) == (["R8999_M8999"], ())
+    assert accuracy.unscored(folder / "audio", cases) == {"R8009_M8020_MS810"}
+    assert scoring.read_uem(folder / "out") == {"R8001_M8004_MS801": [(0.0, 8.5)]}
+    with pytest.raises(InputError, match=r"no \.rttm or \.nlp file there; give the \.rttm files of Rev"):
+        corpora.convert(CORPORA["earnings21"], *places)
+    (folder / "audio" / "R8001_M8004_MS802.wav").touch()
+    with pytest.raises(InputError, match="MS801 and R8001_M8004_MS802 belong to R8001_M8004"):
+        corpora.convert(CORPORA["alimeeting"], *places)
 
 
-def test_rttm_files_are_preferred(folder):
+def test_rttm_files_are_preferred(folder, monkeypatch, capsys):
     (folder / "audio" / "4320211.mp3").touch()
     (folder / "references" / "4320211.nlp").write_text(NLP)
-    cases, _ = plan.find(folder / "audio", folder / "references", CORPORA["earnings21"])
+    places = [str(folder / name) for name in ("audio", "references", "out")]
+    monkeypatch.setattr(sys, "argv", ["corpora.py", "earnings21", *places])
+    corpora.main()
+    cases, _ = accuracy.find(folder / "audio", folder / "out")
     assert len(cases[0].reference) == 4
+    assert "Earnings-21" in capsys.readouterr().err
     (folder / "references" / "4320211.rttm").write_text("SPEAKER x 1 0.5 1.0 <NA> <NA> A <NA> <NA>\n")
-    cases, _ = plan.find(folder / "audio", folder / "references", CORPORA["earnings21"])
+    corpora.main()
+    cases, _ = accuracy.find(folder / "audio", folder / "out")
     assert cases[0].reference == (Turn(0.5, 1.5, "A"),)
 
 
@@ -156,11 +170,7 @@ def test_a_folder_of_uem_files(tmp_path):
 def test_every_corpus_says_where_it_is_from_and_how_it_is_scored():
     for name, corpus in CORPORA.items():
         assert all((corpus.title, corpus.get, corpus.audio, corpus.reference, corpus.convention)), name
-        assert set(corpus.endings) <= {".rttm", *corpora.READERS}
-    (choice,) = [
-        option for option in cli.commands["bench"].commands["accuracy"].params if option.name == "corpus"
-    ]
-    assert set(choice.type.choices) == set(CORPORA)
+        assert set(corpus.endings) <= set(corpora.READERS)
 
 
 @pytest.mark.parametrize("wish", ["peer", "=here", "peer=nowhere"])
@@ -193,7 +203,7 @@ def test_another_system_is_scored_beside_ours(folder):
         cli,
         [
             *("bench", "accuracy", "--audio", str(folder / "audio"), "--rttm", str(folder / "references")),
-            *("-o", str(folder / "out"), "--models", "builtin", "--offline", "--corpus", "ami"),
+            *("-o", str(folder / "out"), "--models", "builtin", "--offline"),
             *("--uem", str(folder / "call.uem"), "--impl", f"peer={folder / 'theirs'}"),
         ],
     )

@@ -38,7 +38,7 @@ def witness(*args, cwd=None) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 def test_what_is_counted(clip, monkeypatch):
     options = Options(models="builtin", whisper="none", offline=True)
-    measured = speed.measure([clip], speed.SpeedPlan(options, Runtime(), 1, ("run", "profiled")), SILENT)
+    measured = speed.measure([clip], speed.SpeedPlan(options, Runtime(), 1), SILENT)
     monkeypatch.setattr(speed, "measure", lambda *_: measured)
     # The result is what stdout gets: a table, or with --json the document.
     table, text = (
@@ -54,9 +54,9 @@ def test_what_is_counted(clip, monkeypatch):
     assert list(file) == [
         *("name", "duration", "models", "device", "mode", "walls", "wall", "cpu", "times_real_time"),
         *("real_time_factor", "peak_memory_mb", "whisper_peak_memory_mb", "windows_per_second"),
-        *("trunk_seconds_per_second", "outside_onnxruntime", "stages", "profiled"),
+        *("trunk_seconds_per_second", "outside_onnxruntime", "stages"),
     ]
-    assert set(file["walls"]) == {"run", "profiled"}
+    assert set(file["walls"]) == {"run"}
     assert file["duration"] == SECONDS
     assert file["windows_per_second"] == pytest.approx(
         len(segmentation.window_starts(SECONDS * 16000, 1.0)) / SECONDS, abs=1e-3
@@ -73,14 +73,12 @@ def test_what_is_counted(clip, monkeypatch):
     assert 0 < file["outside_onnxruntime"] < 1
     assert file["peak_memory_mb"] > 20
     assert file["times_real_time"] == pytest.approx(1 / file["real_time_factor"], rel=0.01)
-    assert file["profiled"]["wall"] > 0
     for row in (
         "segmentation",
         "embedding",
         "all",
         "times real time",
         "of trunk per second of audio",
-        "profiled",
     ):
         assert row in table
 

@@ -1,37 +1,43 @@
-"""A folder of recordings with references -> hypotheses, scores and a report that can be checked.
+"""Benchmark of a folder of recordings with references: hypotheses, scores and a report that can be checked.
 
-Each recording runs in a child process. What is done is kept, so the same command continues after a stop (at
-any byte: a recording counts as done when its record holds the sha256 of its RTTM).
+Each recording runs in a child process. Finished recordings are kept, so the same command continues after a
+stop (at any byte: a recording counts as done when its record holds the sha256 of its RTTM).
 
     OUT/run.json          settings, hardware, versions, models; they must be the same when the run continues
     OUT/rttm/NAME.rttm    the hypothesis
-    OUT/files/NAME.json   what the recording cost
-    OUT/report.html, report.md, report.json and two pictures
+    OUT/files/NAME.json   the cost of the recording
+    OUT/report.html, report.md, report.json and a picture
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from witness.bench import accuracy_report, child, manifest, records, scoring
+from witness.bench import accuracy_report, measurement, run_folder, scoring
 from witness.bench.accuracy_report import AccuracyOutcome
-from witness.bench.manifest import Models
 from witness.bench.measurement import Failure
-from witness.bench.plan import AccuracyPlan, Case
-from witness.bench.records import Cost, Record
+from witness.bench.run_folder import AccuracyPlan, Case, Cost, Models, Record
 from witness.bench.scoring import FileScore
-from witness.errors import DeviceError, ModelError, PartlyFailedError, UsageError
+from witness.errors import (
+    DeviceError,
+    InputError,
+    ModelError,
+    PartlyFailedError,
+    UsageError,
+)
 from witness.formats import rttm, writers
+from witness.formats.registry import Format
 from witness.models import catalogue
 from witness.options import Options, Runtime
 from witness.progress import Reporter
+from witness.schema import Turn
 from witness.storage import atomic
 from witness.text import clock, number
 
+NO_AUDIO = {".uem", ".lab", *(f".{form.ending.rpartition('.')[2].lower()}" for form in Format)}
+"""Endings of other files that lie beside recordings."""
 HOPELESS = {error.exit_code for error in (UsageError, ModelError, DeviceError)}
 """Exit codes of failures that every recording would have."""
 
@@ -40,30 +46,27 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
     """Run what is not done yet, score everything, write the report. The reporter gets a note per recording.
 
     Raises:
-        UsageError: `plan.out` was begun with anything else, or `plan.split` is "test" and the settings are
-            neither the program's own nor those of the finished DEV run `plan.tuned_on`.
+        UsageError: `plan.out` was begun with other settings or another program.
         PartlyFailedError: recordings failed; all the others and the report are written.
         WitnessError: a failure that every recording would have; once it is fixed, the run can continue.
     """
-    scoring.score({})  # raises now if what it needs is not installed
-    begun = manifest.begin(plan.out, manifest.make(plan, reporter))
-    options = _options(plan, begun.models)
-    kept = {case.name: record for case in plan.cases if (record := records.done(plan.out, case.name))}
+    scoring.score({})  # raises now if a package that it needs is not installed
+    begun = run_folder.begin(plan.out, run_folder.make(plan, reporter))
+    options = _child_options(plan, begun.models)
+    kept = {case.name: record for case in plan.cases if (record := run_folder.done(plan.out, case.name))}
     if kept:
         reporter.note(f"{plan.out}: {len(kept)} of {len(plan.cases)} recordings are done already")
-    left = _TimeLeft(case.length for case in plan.cases if case.name not in kept)
     whole, past = sum(case.length for case in plan.cases), 0.0
     outcome = AccuracyOutcome(begun, [], [])
     reporter.progress("recordings", 0, whole)
     for place, case in enumerate(plan.cases, start=1):
-        record = kept.get(case.name) or _run_one(case, plan.out, options, plan.runtime, begun.models)
-        pair = list(case.reference), records.hypothesis(plan.out, record)
+        record = kept.get(case.name) or _run_case(case, plan.out, options, plan.runtime, begun.models)
+        pair = list(case.reference), run_folder.hypothesis(plan.out, record)
         (score,) = scoring.score({case.name: pair}, plan.uem, as_pyannote=plan.as_pyannote)
         outcome.records.append(record)
         outcome.scores.append(score)
         if case.name not in kept:
-            left.done(case.length)
-            reporter.note(f"{place} of {len(plan.cases)}  {_line(record, score)}  {left}")
+            reporter.note(f"{place} of {len(plan.cases)}  {_line(record, score)}")
         past += case.length
         reporter.progress("recordings", past, whole)
     _write_report(plan.out, outcome)
@@ -76,33 +79,87 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
 
 
 def score_other(plan: AccuracyPlan, hypotheses: Path) -> list[FileScore]:
-    """Another system's turns, RTTM files below `hypotheses`, on the recordings of the plan, scored alike.
+    """Score another system's turns, RTTM files below `hypotheses`, on the recordings of the plan.
 
-    What it lacks counts as all missed. Raises InputError.
+    A recording that it lacks counts as all missed. Raises InputError.
     """
     theirs = scoring.read(hypotheses)
     pairs = scoring.pair({case.name: list(case.reference) for case in plan.cases}, theirs)
     return scoring.score(pairs, plan.uem, as_pyannote=plan.as_pyannote)
 
 
-def _options(plan: AccuracyPlan, models: Models) -> Options:
-    """The options of the children, which work in another folder."""
+def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+    """Pair the recordings below `audio` with the RTTM files below `references`.
+
+    Returns the pairs, and the names of references without audio. A recording is named after its file without
+    the ending, and so is an RTTM file about one recording; a file about several goes by the names in it.
+    Raises InputError.
+    """
+    turns = _references(references)
+    recordings = _recordings(audio)
+    cases, missing = [], []
+    for name, reference in sorted(turns.items()):
+        paths = recordings.get(name, [])
+        if len(paths) > 1:
+            raise InputError(f"{paths[0]}: {paths[1]} has the same name; keep one of them below {audio}")
+        if paths:
+            cases.append(Case(name, paths[0], tuple(reference)))
+        else:
+            missing.append(name)
+    if not cases:
+        raise InputError(f"{audio}: no recording there has the name of a reference in {references}")
+    return tuple(cases), tuple(missing)
+
+
+def unscored(audio: Path, cases: Sequence[Case]) -> set[str]:
+    """Return the names of the recordings below `audio` that are in no case."""
+    return set(_recordings(audio)) - {case.audio.stem for case in cases}
+
+
+def _recordings(folder: Path) -> dict[str, list[Path]]:
+    """Find the files below a folder that may be recordings, by their names."""
+    paths: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in NO_AUDIO and not path.name.startswith(".") and path.is_file():
+            paths.setdefault(path.stem, []).append(path)
+    return paths
+
+
+def _references(folder: Path) -> dict[str, Sequence[Turn]]:
+    """Read the turns of each recording, by its name; from one RTTM file or from all below a folder."""
+    turns: dict[str, Sequence[Turn]] = {}
+    for path in sorted(folder.rglob("*.rttm")) if folder.is_dir() else [folder]:
+        in_file = scoring.read(path)
+        for uri, reference in in_file.items():
+            name = path.stem if len(in_file) == 1 and folder.is_dir() else uri
+            if name in turns:
+                raise InputError(f"{path}: {name} is in another file, too; give each recording once")
+            if "/" in name:
+                raise InputError(f"{path}: {name} cannot be the name of a file; rename it in this file")
+            turns[name] = reference
+    if not turns:
+        raise InputError(f"{folder}: holds no reference; give a folder of RTTM files")
+    return turns
+
+
+def _child_options(plan: AccuracyPlan, models: Models) -> Options:
+    """Make the options of the children, which work in another folder."""
     choice = models.choice if models.choice in catalogue.SETS else str(Path(models.choice).absolute())
     return replace(plan.options, models=choice, whisper="none", offline=True)
 
 
-def _run_one(case: Case, out: Path, options: Options, runtime: Runtime, expected: Models) -> Record:
-    """Run a recording, once more if its process died, and keep what came of it."""
+def _run_case(case: Case, out: Path, options: Options, runtime: Runtime, expected: Models) -> Record:
+    """Run a recording, once more if its process died, and keep the outcome."""
     crashes = []
-    result = child.run(case.audio, options, runtime)
+    result = measurement.run(case.audio, options, runtime)
     if isinstance(result, Failure) and result.crashed:
         crashes.append(result.message)
-        result = child.run(case.audio, options, runtime)
+        result = measurement.run(case.audio, options, runtime)
     if isinstance(result, Failure):
         if result.exit_code in HOPELESS:
             raise result.error()
         record = Record(case.name, tuple(crashes), result.message)
-        records.keep(out, record)
+        run_folder.keep(out, record)
         return record
     for role, sha256 in (("segmentation", expected.segmentation), ("embedding", expected.embedding)):
         if result.models[role] != sha256:
@@ -111,12 +168,12 @@ def _run_one(case: Case, out: Path, options: Options, runtime: Runtime, expected
             )
     content = rttm.serialize(case.name, result.turns).encode()
     record = Record(case.name, tuple(crashes), None, Cost.of(result, content))
-    records.keep(out, record, content)
+    run_folder.keep(out, record, content)
     return record
 
 
 def _line(record: Record, score: FileScore) -> str:
-    """How a recording went: duration, speed, DER; or why it failed."""
+    """Describe a finished recording: duration, speed, DER; or the error."""
     if record.cost is None:
         return f"{record.name}  FAILED: {record.error}"
     return (
@@ -125,29 +182,10 @@ def _line(record: Record, score: FileScore) -> str:
     )
 
 
-class _TimeLeft:
-    """The time that the recordings left will take, from the speed so far."""
-
-    def __init__(self, lengths: Iterable[float]) -> None:
-        """`lengths`: seconds of every recording that is to be run."""
-        self._left = sum(lengths)
-        self._past = 0.0
-        self._begun = time.monotonic()
-
-    def done(self, length: float) -> None:
-        """Count a recording of that many seconds as run."""
-        self._left -= length
-        self._past += length
-
-    def __str__(self) -> str:
-        pace = (time.monotonic() - self._begun) / max(self._past, 1e-9)
-        return f"{clock(math.ceil(max(0.0, self._left) * pace))} left"
-
-
 def _write_report(out: Path, outcome: AccuracyOutcome) -> None:
-    """Write the report; and into run.json, if nothing failed, that the run is finished."""
+    """Write the report, and the time in run.json if nothing failed."""
     for name, text in accuracy_report.files(outcome).items():
         atomic.write(writers.encode(text), out / name)
     if outcome.manifest.finished is None and not outcome.failed:
-        finished = replace(outcome.manifest, finished=manifest.now())
-        manifest.write_json(out / "run.json", finished.to_json())
+        finished = replace(outcome.manifest, finished=run_folder.now())
+        run_folder.write_json(out / "run.json", finished.to_json())

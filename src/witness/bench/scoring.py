@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from witness._version import install
-from witness.bench import resampling
 from witness.bench.lines import contents
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
@@ -47,7 +46,9 @@ CONVENTIONS = (
     Convention("collar-0.25-each-side-no-overlap", 0.5, True, "±0.25 s (NIST), overlap skipped"),
 )
 PARTS = ("false alarm", "missed detection", "confusion", "total")
-"""The fields of `Seconds`, as pyannote.metrics calls them."""
+"""Fields of `Seconds`, by the names of pyannote.metrics."""
+DRAWS, SEED = 10_000, 0
+"""Of the bootstrap."""
 
 
 class Seconds(NamedTuple):
@@ -257,7 +258,7 @@ def pool(scores: Sequence[FileScore]) -> list[Pooled]:
             continue
         false_alarm, missed, confusion = (100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()).tolist()
         der = false_alarm + missed + confusion
-        interval = resampling.interval(_rates(seconds))
+        interval = middle_95(_rates(seconds))
         pooled.append(Pooled(convention.name, der, interval, false_alarm, missed, confusion))
     return pooled
 
@@ -271,9 +272,7 @@ def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Di
     for convention in CONVENTIONS:
         one, other = _seconds(scores, convention.name), _seconds(others, convention.name)
         points = _rate(one) - _rate(other)
-        differences.append(
-            Difference(convention.name, points, resampling.interval(_rates(one) - _rates(other)))
-        )
+        differences.append(Difference(convention.name, points, middle_95(_rates(one) - _rates(other))))
     return differences
 
 
@@ -300,7 +299,7 @@ def _rate(seconds: Float64) -> float:
 
 def _rates(seconds: Float64) -> Float64:
     """(draws,): pooled DER of files drawn with replacement."""
-    drawn = resampling.sums(seconds)
+    drawn = drawn_sums(seconds)
     rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
     return rates
 
@@ -321,3 +320,24 @@ def _pyannote() -> tuple[Any, Any]:
     except ImportError as error:
         raise WitnessError(f"scoring needs pyannote.metrics; fix: {install('bench')}") from error
     return pyannote.core, pyannote.metrics.diarization
+
+
+# --- the bootstrap over files ---
+
+
+def drawn_sums(counts: Float64) -> Float64:
+    """Return (draws, columns): sums over files drawn with replacement of (files, columns).
+
+    The draws depend on the number of files only, so two results of the same files are drawn together.
+    """
+    draws = np.random.default_rng(SEED).integers(len(counts), size=(DRAWS, len(counts)))
+    # Numbers of times that each file is drawn: less memory than the counts of every draw.
+    weights = np.stack([np.bincount(draw, minlength=len(counts)) for draw in draws])
+    sums: Float64 = weights @ counts
+    return sums
+
+
+def middle_95(values: Float64) -> tuple[float, float]:
+    """Return the edges of the middle 95 % of the values."""
+    low, high = np.percentile(values, [2.5, 97.5]).tolist()
+    return low, high

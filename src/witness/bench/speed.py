@@ -1,4 +1,4 @@
-"""How long a recording takes and where the time goes: each run in a child process, ways in turn, medians."""
+"""Times of each stage of a recording: each run in a child process, ways in turn, medians."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
-from witness.bench import child, machine
-from witness.bench.machine import Hardware
-from witness.bench.measurement import Failure, Measurement
+from witness.bench import measurement
+from witness.bench.measurement import Failure, Hardware, Measurement
 from witness.diarization.fbank import HOP, N_MELS
 from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
@@ -25,13 +24,13 @@ from witness.transcript.assemble import STAGES
 
 SCHEMA = "witness-speed/1"
 
-Way = Literal["run", "serial", "profiled"]
-"""As usual; with the words after the speakers; with onnxruntime's profiler on."""
+Way = Literal["run", "serial"]
+"""As usual; with the words after the speakers."""
 
 
 @dataclass(frozen=True)
 class SpeedPlan:
-    """How each recording is run."""
+    """Settings and number of the runs of each recording."""
 
     options: Options = field(default_factory=Options)
     runtime: Runtime = field(default_factory=Runtime)
@@ -66,18 +65,8 @@ class Serial:
 
 
 @dataclass(frozen=True)
-class Profiled:
-    """With onnxruntime's profiler on."""
-
-    wall: float
-    """Seconds."""
-    cost: float
-    """How much longer that is, as a share of the usual time."""
-
-
-@dataclass(frozen=True)
 class FileSpeed:
-    """One recording. Everything but the walls is a median over the runs; times are seconds."""
+    """Speed of one recording. Everything but the walls is a median over the runs; times are seconds."""
 
     name: str
     duration: float
@@ -104,25 +93,24 @@ class FileSpeed:
     """Share of the wall time in which no model ran; None if words were recognized."""
     stages: Mapping[str, StageTime]
     serial: Serial | None = None
-    profiled: Profiled | None = None
 
 
 @dataclass(frozen=True)
 class Timings:
-    """What was measured, and on what."""
+    """Speeds of all recordings, and the machine that they were measured on."""
 
     hardware: Hardware
     versions: Mapping[str, str]
     source_sha256: str
     plan: SpeedPlan
     load_before: float | None
-    """As `machine.load` gives it."""
+    """Value of `measurement.load`."""
     files: tuple[FileSpeed, ...]
 
 
 def measure(paths: Sequence[Path], plan: SpeedPlan, reporter: Reporter) -> Timings:
     """Run every recording as often and in as many ways as planned. Raises WitnessError if a run fails."""
-    load = machine.load()
+    load = measurement.load()
     each = plan.repeat * len(plan.ways)
     speeds = []
     for place, path in enumerate(paths):
@@ -135,13 +123,16 @@ def measure(paths: Sequence[Path], plan: SpeedPlan, reporter: Reporter) -> Timin
         if "serial" in runs and runs["run"][0].mode is None:
             reporter.note(f"{path}: without a recognizer there is nothing to run beside the diarizer")
         speeds.append(_summary(path.name, runs))
-    return Timings(machine.hardware(), machine.versions(), machine.source_sha256(), plan, load, tuple(speeds))
+    return Timings(
+        measurement.hardware(), measurement.versions(), measurement.source_sha256(), plan, load, tuple(speeds)
+    )
 
 
 def _run(path: Path, plan: SpeedPlan, way: Way) -> Measurement:
-    """One run in a child. Raises WitnessError if it fails or finds no words although it should."""
+    """Run a recording once in a child. Raises WitnessError if it fails or finds no words although it
+    should."""
     runtime = replace(plan.runtime, serial=True) if way == "serial" else plan.runtime
-    result = child.run(path, plan.options, runtime, profile=way == "profiled")
+    result = measurement.run(path, plan.options, runtime)
     if isinstance(result, Failure):
         raise result.error(f"{path}: ", "; try it with `witness run`") if result.crashed else result.error()
     if result.failure is not None:
@@ -159,7 +150,7 @@ def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
         models=first.models,
         device=first.device,
         mode=first.mode,
-        walls={way: tuple(round(run.wall, 3) for run in those) for way, those in runs.items()},
+        walls={way: tuple(round(run.wall, 3) for run in measured) for way, measured in runs.items()},
         wall=wall,
         cpu=_median(run.cpu.witness + run.cpu.whisper for run in plain),
         times_real_time=round(duration / wall, 2) if wall else None,
@@ -176,9 +167,6 @@ def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
     if "serial" in runs and first.mode is not None:
         words = median(run.seconds("transcription") or 0.0 for run in runs["serial"])
         speed = replace(speed, serial=serial(median(run.wall for run in runs["serial"]), words, wall))
-    if "profiled" in runs:
-        profiled = median(speed.walls["profiled"])
-        speed = replace(speed, profiled=Profiled(profiled, round(profiled / wall - 1, 4)))
     return speed
 
 
@@ -195,7 +183,7 @@ def _stage(runs: Sequence[Measurement], stage: str) -> StageTime:
 
 
 def serial(wall: float, words: float, parallel: float) -> Serial:
-    """From the seconds of a serial run, of its words alone, and of a run with both at the same time."""
+    """Compare the seconds of a serial run, of its words alone, and of a run with both at the same time."""
     hidden = min(words, wall - words)  # the shorter engine can vanish behind the longer, and no more
     return Serial(
         wall=round(wall, 3),
@@ -205,7 +193,7 @@ def serial(wall: float, words: float, parallel: float) -> Serial:
 
 
 def _windows(run: Measurement) -> float:
-    """Windows that were segmented."""
+    """Count the windows that were segmented."""
     return sum(
         float(call.shape[0])
         for call in _calls(run, "segmentation")
@@ -214,7 +202,7 @@ def _windows(run: Measurement) -> float:
 
 
 def _trunk_seconds(run: Measurement) -> float:
-    """Seconds of features that went through the trunk, context included."""
+    """Sum the seconds of features that went through the trunk, context included."""
     frames = sum(
         float(math.prod(call.shape[:2])) for call in _calls(run, "embedding") if call.shape[2:] == (N_MELS,)
     )
@@ -222,7 +210,8 @@ def _trunk_seconds(run: Measurement) -> float:
 
 
 def _calls(run: Measurement, stage: str) -> list[Call]:
-    """The calls of a stage's models while it was at work: not those that try a model when it is opened."""
+    """Select the calls of a stage's models while it was at work, without those that try a model at its
+    opening."""
     spans = [(span.begin, span.begin + span.wall) for span in run.spans if span.stage == stage]
     return [
         call
@@ -233,7 +222,7 @@ def _calls(run: Measurement, stage: str) -> list[Call]:
 
 
 def busy(calls: Iterable[Call]) -> float:
-    """Seconds in which at least one of the calls was running."""
+    """Sum the seconds in which at least one of the calls was running."""
     total, place = 0.0, 0.0
     for begin, end in sorted((call.begin, call.begin + call.wall) for call in calls):
         total += max(0.0, end - max(begin, place))
@@ -242,13 +231,13 @@ def busy(calls: Iterable[Call]) -> float:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return round(median(known), 4) if known else None
+    """Return the median of the values that are not None; None without any."""
+    present = [value for value in values if value is not None]
+    return round(median(present), 4) if present else None
 
 
 def to_json(speed: Timings) -> str:
-    """One document with every run; a way that was not asked for has no key."""
+    """Serialize every run in one document; without serial runs it has no key "serial"."""
     options = asdict(speed.plan.options)
     document = {
         "schema": SCHEMA,
@@ -259,18 +248,16 @@ def to_json(speed: Timings) -> str:
         "options": {name: value for name, value in options.items() if value is not None},
         "repeat": speed.plan.repeat,
         "load_before": speed.load_before,
-        "files": [_file_json(file) for file in speed.files],
+        "files": [
+            {name: value for name, value in asdict(file).items() if name != "serial" or value is not None}
+            for file in speed.files
+        ],
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def _file_json(file: FileSpeed) -> dict[str, Any]:
-    absent = {name for name in ("serial", "profiled") if getattr(file, name) is None}
-    return {name: value for name, value in asdict(file).items() if name not in absent}
-
-
 def to_text(speed: Timings) -> str:
-    """A table per recording."""
+    """Render a table per recording."""
     plan = speed.plan
     head = (
         f"{speed.hardware.processor}, {plan.runtime.threads or speed.hardware.cores} threads, median of "
@@ -309,5 +296,3 @@ def _lines(file: FileSpeed) -> Iterable[str]:
             f"serial {file.serial.wall:.2f} s, parallel {file.wall:.2f} s: {file.serial.saved:.1%} saved, "
             f"{overlap} of the shorter engine's time hidden"
         )
-    if file.profiled is not None:
-        yield (f"profiled {file.profiled.wall:.2f} s, plain {file.wall:.2f} s: {file.profiled.cost:+.1%}")

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from witness._version import install
-from witness.bench import resampling
+from witness.bench import scoring
 from witness.bench.lines import Row, Said
 from witness.errors import InputError, WitnessError
 from witness.progress import SILENT, Reporter
@@ -229,7 +229,7 @@ def pool(scores: Sequence[WordScore]) -> list[PooledWords]:
                 raise InputError("the reference has no words to score against; check it")
             continue
         parts = (100 * total[:3] / total[3]).tolist()
-        interval = resampling.interval(_rates(counts)) if len(scores) > 1 else None
+        interval = scoring.middle_95(_rates(counts)) if len(scores) > 1 else None
         pooled.append(PooledWords(measure, int(total[3]), sum(parts), interval, *parts))
     return pooled
 
@@ -242,7 +242,7 @@ def compare(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[Wo
         if one is None or other is None or not (one[:, 3].any() and other[:, 3].any()):
             continue
         rates = [100 * counts[:, :3].sum() / counts[:, 3].sum() for counts in (one, other)]
-        interval = resampling.interval(_rates(one) - _rates(other)) if len(scores) > 1 else None
+        interval = scoring.middle_95(_rates(one) - _rates(other)) if len(scores) > 1 else None
         differences.append(WordDifference(measure, float(rates[0] - rates[1]), interval))
     return differences
 
@@ -370,7 +370,7 @@ def _counts(scores: Sequence[WordScore], measure: Measure) -> Float64 | None:
 
 def _rates(counts: Float64) -> Float64:
     """(draws,): pooled percent of files drawn with replacement."""
-    drawn = resampling.sums(counts)
+    drawn = scoring.drawn_sums(counts)
     rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
     return rates
 

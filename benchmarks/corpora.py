@@ -1,43 +1,50 @@
-"""Named corpora of `witness bench accuracy`: where they are, and how their own references become turns.
+"""References of named corpora as RTTM files for `witness bench accuracy`.
 
-Nothing is downloaded, and nothing is tuned on them here. docs/benchmarks.md has the figures that others
-publish on them, each with its source and convention.
+    python benchmarks/corpora.py NAME AUDIO REFERENCES OUT [--uem UEM]
+    witness bench accuracy --audio AUDIO --rttm OUT [--uem OUT] -o RUN
+
+Nothing is downloaded. docs/benchmarks.md has the figures that others publish on them, each with its source
+and convention.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from witness.bench import scoring
 from witness.errors import InputError, WitnessError
+from witness.formats import rttm
 from witness.schema import Turn
 from witness.storage import files
 
 TOKEN_GAP = 0.5
 """Seconds of silence up to which words of one speaker are one turn: an .nlp file has words, and no turns."""
 NO_SPEECH = re.compile(r"^\s*(<[^>]*>\s*)*$")
-"""What an annotator writes where nobody speaks: nothing, or marks such as <sil>."""
+"""Label of an interval without speech: nothing, or marks such as <sil>."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus, and how its references are read."""
+    """Origin, files and usual scoring of a corpus."""
 
     title: str
     get: str
-    """Where it is from."""
+    """Address and license."""
     audio: str
-    """Which of its recordings are meant for --audio."""
+    """Its recordings that are meant."""
     reference: str
-    """Which of its files are meant for --rttm, and how they become turns."""
+    """Its reference files that are meant, and the way they become turns."""
     convention: str
-    """How the figures are made that others publish on it."""
+    """Scoring of the figures that others publish on it."""
     endings: tuple[str, ...]
-    """Of its reference files, the preferred one first."""
+    """Endings of its reference files, the preferred one first."""
 
 
 CORPORA = {
@@ -78,30 +85,53 @@ CORPORA = {
 """Name -> corpus."""
 
 
-def read(folder: Path, corpus: Corpus) -> dict[str, list[Turn]] | None:
-    """The turns of each recording below `folder`, by its name; None: they are RTTM files, as of any other.
-
-    Raises InputError.
-    """
+def read(folder: Path, corpus: Corpus) -> dict[str, list[Turn]]:
+    """Read the turns of each recording below `folder`, by the name of its reference. Raises InputError."""
     for ending in corpus.endings:
         paths = sorted(path for path in folder.rglob(f"*{ending}") if not path.name.startswith("."))
         names = [path.stem for path in paths]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise InputError(f"{folder}: {twice}{ending} is there twice; give each recording once")
         if paths:
-            return None if ending == ".rttm" else {path.stem: READERS[ending](path) for path in paths}
-    raise InputError(
-        f"{folder}: no {' or '.join(corpus.endings)} file there; --corpus wants {corpus.reference}"
-    )
+            return {path.stem: READERS[ending](path) for path in paths}
+    raise InputError(f"{folder}: no {' or '.join(corpus.endings)} file there; give {corpus.reference}")
 
 
 def belongs(recording: str, name: str) -> bool:
-    """Whether a reference of that name is about the recording: ES2004a is about ES2004a.Mix-Headset."""
+    """Tell whether a reference belongs to a recording: ES2004a belongs to ES2004a.Mix-Headset."""
     return recording == name or recording.startswith((f"{name}.", f"{name}_"))
 
 
+def convert(corpus: Corpus, references: Path, audio: Path, out: Path, uem: Path | None = None) -> list[str]:
+    """Write OUT/RECORDING.rttm for each recording below `audio` that has a reference, and its line of `uem`.
+
+    Returns the names of references without a recording. Raises InputError.
+    """
+    turns = read(references, corpus)
+    parts = {} if uem is None else scoring.read_uem(uem)
+    recordings = sorted(path.stem for path in audio.rglob("*") if path.is_file())
+    out.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for name in sorted(turns):
+        names = [recording for recording in recordings if belongs(recording, name)]
+        if len(names) > 1:
+            raise InputError(f"{audio}: {' and '.join(names)} belong to {name}; keep one of them there")
+        for recording in names:
+            (out / f"{recording}.rttm").write_text(rttm.serialize(recording, turns[name]), "utf-8")
+            lines = [f"{recording} 1 {start} {end}\n" for start, end in parts.get(name, ())]
+            if lines:
+                (out / f"{recording}.uem").write_text("".join(lines), "utf-8")
+        missing += [] if names else [name]
+    return missing
+
+
+def read_rttm(path: Path) -> list[Turn]:
+    """Raises InputError."""
+    return [turn for turns in scoring.read(path).values() for turn in turns]
+
+
 def read_textgrid(path: Path) -> list[Turn]:
-    """Each non-empty interval of each tier, which is a speaker's. Raises InputError, WitnessError."""
+    """Read each non-empty interval of each speaker's tier. Raises InputError, WitnessError."""
     try:
         from praatio import textgrid
         from praatio.utilities.errors import PraatioException
@@ -114,8 +144,8 @@ def read_textgrid(path: Path) -> list[Turn]:
     except (PraatioException, OSError, ValueError, IndexError) as error:
         raise InputError(f"{path}: not a TextGrid that can be read ({error})") from error
     turns = [
-        Turn(float(start), float(end), tier.name.strip() or f"tier {place}")
-        for place, tier in enumerate(tiers, start=1)
+        Turn(float(start), float(end), tier.name.strip() or f"tier {number}")
+        for number, tier in enumerate(tiers, start=1)
         for start, end, label in tier.entries
         if not NO_SPEECH.match(label)
     ]
@@ -123,7 +153,7 @@ def read_textgrid(path: Path) -> list[Turn]:
 
 
 def read_nlp(path: Path) -> list[Turn]:
-    """The words of an .nlp file of Rev, joined to turns. Raises InputError."""
+    """Join the words of an .nlp file of Rev to turns. Raises InputError."""
     try:
         content = io.StringIO(files.read(path).decode(), newline="")
         rows = list(csv.DictReader(content, delimiter="|", quoting=csv.QUOTE_NONE))
@@ -140,5 +170,33 @@ def read_nlp(path: Path) -> list[Turn]:
     return turns
 
 
-READERS: dict[str, Callable[[Path], list[Turn]]] = {".TextGrid": read_textgrid, ".nlp": read_nlp}
-"""Ending of a reference file -> what reads it."""
+READERS: dict[str, Callable[[Path], list[Turn]]] = {
+    ".rttm": read_rttm,
+    ".TextGrid": read_textgrid,
+    ".nlp": read_nlp,
+}
+"""Ending of a reference file -> its reader."""
+
+
+def main() -> None:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("corpus", choices=CORPORA)
+    parser.add_argument("audio", type=Path)
+    parser.add_argument("references", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--uem", type=Path, help="UEM file or folder of the corpus")
+    args = parser.parse_args()
+    corpus = CORPORA[args.corpus]
+    try:
+        missing = convert(corpus, args.references, args.audio, args.out, args.uem)
+    except WitnessError as error:
+        sys.exit(str(error))
+    sys.stderr.write(f"{corpus.title} ({corpus.get}): {corpus.reference}\n")
+    sys.stderr.write(f"others publish: {corpus.convention}\n")
+    if missing:
+        sys.stderr.write(f"{len(missing)} references have no recording: {', '.join(missing[:20])}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Folder of a benchmark run: its plan, its settings in run.json, and the cost of each recording in files/.
+
+A run that was begun continues with the same program and settings or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from witness.bench import measurement
+from witness.bench.measurement import Hardware, Measurement
+from witness.errors import InputError, OutputError, UsageError
+from witness.formats import rttm
+from witness.models import catalogue, store
+from witness.options import Options, Runtime
+from witness.progress import Reporter
+from witness.schema import Turn
+from witness.storage import atomic, files
+
+SCHEMA = "witness-bench/1"
+UNCHANGED = (
+    "settings",
+    "models",
+    "references_sha256",
+    "runtime",
+    "hardware",
+    "versions",
+    "source_sha256",
+)
+"""Keys of run.json that must be the same when a run continues."""
+NOT_SETTINGS = ("models", "whisper", "language", "offline")
+
+Settings = Mapping[str, Any]
+"""Names and values as in JSON, which another version of the program may not know."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recording and its reference."""
+
+    name: str
+    audio: Path
+    reference: tuple[Turn, ...]
+
+    @property
+    def length(self) -> float:
+        """Seconds to the end of the last turn, for the progress before the recording is read."""
+        return max((turn.end for turn in self.reference), default=0.0)
+
+
+@dataclass(frozen=True)
+class AccuracyPlan:
+    """Recordings, settings and output folder of a run."""
+
+    cases: tuple[Case, ...]
+    out: Path
+    """Folder of the run; made if it does not exist."""
+    missing: tuple[str, ...] = ()
+    """Names of references without audio, which are not scored."""
+    options: Options = field(default_factory=Options)
+    runtime: Runtime = field(default_factory=Runtime)
+    as_pyannote: bool = False
+    """Option of `scoring.score`."""
+    uem: Mapping[str, list[tuple[float, float]]] | None = None
+    """Parts of each recording that are scored; None: from its first to its last turn."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models of a run, by the sha256 of each file."""
+
+    choice: str
+    """Value of --models: the name of a set, or the folder."""
+    segmentation: str
+    embedding: str
+    plda: Mapping[str, str]
+    """Arrays of the clustering; empty for models without."""
+    rule: Settings
+    """Numbers of the clustering, as in `schema.Rule`."""
+
+
+@dataclass(frozen=True)
+class RunManifest:
+    """Content of run.json. All sha256 are hexadecimal, times are ISO 8601 in UTC."""
+
+    settings: Settings
+    """`Options` without NOT_SETTINGS."""
+    models: Models
+    runtime: Settings
+    recordings: tuple[str, ...]
+    without_audio: tuple[str, ...]
+    """Names of references that are not scored."""
+    references_sha256: str
+    hardware: Hardware
+    versions: Mapping[str, str]
+    source_sha256: str
+    """Of the program's own source files."""
+    load_before: float | None
+    """Value of `measurement.load`."""
+    begun: str
+    finished: str | None = None
+    """None: not yet, or a recording failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of a recording. Times are seconds."""
+
+    audio_sha256: str
+    duration: float
+    wall: float
+    """From the recording to its turns, decoding and the loading of the models included."""
+    timing: Mapping[str, float | str | None]
+    """As in `Transcript.timing`."""
+    cpu: float
+    """Processor time, summed over threads."""
+    peak_memory_mb: float | None
+    """None where the system does not tell."""
+    device: Mapping[str, str | None]
+    """"embedding", "whisper" -> what ran them."""
+    warnings: tuple[str, ...]
+    rttm_sha256: str
+    """Of rttm/NAME.rttm: a recording counts as done if the two match."""
+
+    @property
+    def times_real_time(self) -> float:
+        return self.duration / self.wall
+
+    @staticmethod
+    def of(run: Measurement, content: bytes) -> Cost:
+        """Take the cost from a measurement; `content` is that of its RTTM file."""
+        return Cost(
+            audio_sha256=run.audio.sha256,
+            duration=run.audio.duration,
+            wall=run.seconds("wall") or 0.0,
+            timing=run.timing,
+            cpu=run.cpu.witness,
+            peak_memory_mb=run.peak_memory_mb,
+            device=run.device,
+            warnings=run.warnings,
+            rttm_sha256=files.sha256(content),
+        )
+
+
+@dataclass(frozen=True)
+class Record:
+    """Outcome of one recording, as in files/NAME.json."""
+
+    name: str
+    crashes: tuple[str, ...] = ()
+    """Ends of its processes that died."""
+    error: str | None = None
+    """Reason for the lack of a result; None: it has one."""
+    cost: Cost | None = None
+    """None if it failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        head = {"name": self.name, "crashes": list(self.crashes), "error": self.error}
+        return {**head, **({"rttm_sha256": None} if self.cost is None else asdict(self.cost))}
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Record:
+        """Read the document of files/NAME.json. Raises msgspec.ValidationError."""
+        cost = None if document.get("error") is not None else document
+        return msgspec.convert({**document, "cost": cost}, Record)
+
+
+# --- run.json ---
+
+
+def make(plan: AccuracyPlan, reporter: Reporter) -> RunManifest:
+    """Describe a run that begins now; nothing is written. Raises ModelError."""
+    chosen = store.diarization_models(plan.options.models, offline=plan.options.offline, reporter=reporter)
+    references = "".join(rttm.serialize(case.name, case.reference) for case in plan.cases)
+    return RunManifest(
+        settings={name: value for name, value in asdict(plan.options).items() if name not in NOT_SETTINGS},
+        models=Models(
+            choice=plan.options.models if chosen.name not in catalogue.SETS else chosen.name,
+            segmentation=chosen.segmentation.sha256,
+            embedding=chosen.embedding.sha256,
+            plda={name: file.sha256 for name, file in chosen.plda.items()},
+            rule=asdict(chosen.rule),
+        ),
+        runtime=asdict(plan.runtime),
+        recordings=tuple(case.name for case in plan.cases),
+        without_audio=plan.missing,
+        references_sha256=files.sha256(references.encode()),
+        hardware=measurement.hardware(),
+        versions=measurement.versions(),
+        source_sha256=measurement.source_sha256(),
+        load_before=measurement.load(),
+        begun=now(),
+    )
+
+
+def begin(out: Path, manifest: RunManifest) -> RunManifest:
+    """Write run.json and make the folders, or compare the existing run.json with `manifest`.
+
+    Returns the manifest that counts. Raises UsageError if they differ, InputError, OutputError.
+    """
+    path = out / "run.json"
+    if not path.exists():
+        try:
+            (out / "rttm").mkdir(parents=True, exist_ok=True)
+            (out / "files").mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{out}: no folder can be made there ({error.strerror}); change -o") from error
+        write_json(path, manifest.to_json())
+        return manifest
+    document, begun = _parse(path)
+    asked = json.loads(json.dumps(manifest.to_json()))
+    for key in UNCHANGED:
+        if document.get(key) != asked[key]:
+            raise UsageError(
+                f"{out} was begun with other {key.replace('_', ' ')}; choose another folder with -o"
+            )
+    return begun
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document whole or not at all. Raises OutputError."""
+    atomic.write((json.dumps(document, indent=1) + "\n").encode(), path)
+
+
+def _read(path: Path) -> bytes:
+    """Raises InputError."""
+    try:
+        return files.read(path)
+    except OSError as error:
+        raise InputError(f"{path}: could not be read ({error.strerror}); give the folder of a run") from error
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], RunManifest]:
+    """Read a run.json. Raises InputError."""
+    content = _read(path)
+    try:
+        document = json.loads(content)
+        if document["schema"] == SCHEMA:
+            return document, msgspec.convert(document, RunManifest)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: is not valid JSON; give the folder of a run") from error
+    except (msgspec.ValidationError, KeyError, TypeError):
+        pass
+    raise InputError(f"{path}: is not a {SCHEMA} document; give the folder of a run")
+
+
+def now() -> str:
+    """Return the time in ISO 8601, UTC, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+# --- files/ and rttm/ ---
+
+
+def record_path(out: Path, name: str) -> Path:
+    return out / "files" / f"{name}.json"
+
+
+def rttm_path(out: Path, name: str) -> Path:
+    return out / "rttm" / f"{name}.rttm"
+
+
+def done(out: Path, name: str) -> Record | None:
+    """Return the record of a recording if it and the RTTM are whole; None: the recording must be run."""
+    try:
+        record = Record.from_json(json.loads(record_path(out, name).read_bytes()))
+        if record.cost and record.cost.rttm_sha256 == files.sha256(rttm_path(out, name).read_bytes()):
+            return record
+    except (OSError, ValueError, TypeError, AttributeError):
+        pass  # cut off in the middle, or never written
+    return None
+
+
+def keep(out: Path, record: Record, content: bytes = b"") -> None:
+    """Write a record, and the content of its RTTM file before it. Raises OutputError."""
+    for path in (record_path(out, record.name), rttm_path(out, record.name)):
+        files.refuse_link(path, out)
+    if record.cost is None:
+        rttm_path(out, record.name).unlink(missing_ok=True)
+    else:
+        atomic.write(content, rttm_path(out, record.name))
+    write_json(record_path(out, record.name), record.to_json())
+
+
+def hypothesis(out: Path, record: Record) -> list[Turn]:
+    """Read the turns of a recording; none if it failed. Raises InputError."""
+    if record.cost is None:
+        return []
+    path = rttm_path(out, record.name)
+    return [turn for turns in rttm.parse(_read(path).decode(), str(path)).values() for turn in turns]
