@@ -49,9 +49,8 @@ STORAGES: dict[str, np.dtype[Any]] = {
 TENSOR = "torch._utils _rebuild_tensor_v2"
 DICTIONARY = "collections OrderedDict"
 
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_VALUES = {"BININT", "BININT1", "BININT2", "BINFLOAT", "BINUNICODE"}
-_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_MARK = object()
+"""The begin of the items of a list, a tuple or a dictionary on the stack."""
 
 
 def onnx_of(name: str, content: bytes) -> bytes:
@@ -70,10 +69,6 @@ def onnx_of(name: str, content: bytes) -> bytes:
 
 
 # --- checkpoints ---
-
-
-class _Mark:
-    """The begin of the items of a list, a tuple or a dictionary on the stack."""
 
 
 @dataclass(frozen=True)
@@ -144,50 +139,62 @@ class _Checkpoint:
         memory: dict[int, Any] = {}
         argument: Any
         for instruction, argument, _ in pickletools.genops(program):
-            name = instruction.name
-            if name == "PROTO":
-                continue
-            if name == "STOP":
-                return stack.pop()
-            if name in _CONSTANTS:
-                stack.append(_CONSTANTS[name])
-            elif name in _VALUES:
-                stack.append(argument)
-            elif name == "GLOBAL":
-                stack.append(_Name(str(argument)))
-            elif name == "MARK":
-                stack.append(_Mark())
-            elif name in ("BINPUT", "LONG_BINPUT"):
-                memory[argument] = stack[-1]
-            elif name in ("BINGET", "LONG_BINGET"):
-                stack.append(memory[argument])
-            else:
-                step = _STEPS.get(name)
-                if step is None:
+            match instruction.name:
+                case "PROTO":
+                    pass
+                case "STOP":
+                    return stack.pop()
+                case "NONE":
+                    stack.append(None)
+                case "NEWTRUE" | "NEWFALSE":
+                    stack.append(instruction.name == "NEWTRUE")
+                case "BININT" | "BININT1" | "BININT2" | "BINFLOAT" | "BINUNICODE":
+                    stack.append(argument)
+                case "GLOBAL":
+                    stack.append(_Name(str(argument)))
+                case "MARK":
+                    stack.append(_MARK)
+                case "BINPUT" | "LONG_BINPUT":
+                    memory[argument] = stack[-1]
+                case "BINGET" | "LONG_BINGET":
+                    stack.append(memory[argument])
+                case "EMPTY_DICT":
+                    stack.append({})
+                case "EMPTY_LIST":
+                    stack.append([])
+                case "EMPTY_TUPLE":
+                    stack.append(())
+                case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                    items = [stack.pop() for _ in range(int(instruction.name[-1]))]
+                    stack.append(tuple(reversed(items)))
+                case "TUPLE":
+                    stack.append(tuple(_pop_to_mark(stack)))
+                case "APPENDS":
+                    items = _pop_to_mark(stack)
+                    stack[-1].extend(items)
+                case "SETITEM":
+                    value, key = stack.pop(), stack.pop()
+                    _put(stack[-1], [key, value])
+                case "SETITEMS":
+                    items = _pop_to_mark(stack)
+                    _put(stack[-1], items)
+                case "BINPERSID":
+                    stack.append(_storage(*stack.pop()))
+                case "REDUCE" | "NEWOBJ":
+                    arguments, function = stack.pop(), stack.pop()
+                    stack.append(self._call(function, arguments))
+                case "BUILD":  # fills placeholders and dictionaries of arrays, which need nothing more
+                    stack.pop()
+                case name:
                     _refuse(f"its data.pkl has the instruction {name}")
-                step(self, stack)
         return _refuse("its data.pkl has no end")
 
-    def _call(self, stack: list[Any]) -> None:
-        """REDUCE and NEWOBJ: replace a function or class and its arguments by the object."""
-        arguments, function = stack.pop(), stack.pop()
+    def _call(self, function: Any, arguments: Any) -> Any:
         if not isinstance(function, _Name) or not isinstance(arguments, tuple):
             _refuse("its data.pkl calls something that is not a function")
         if function.name == TENSOR:
-            stack.append(self._tensor(*arguments[:4]))
-        elif function.name == DICTIONARY:
-            stack.append({})
-        else:
-            stack.append(_Foreign())
-
-    def _announce(self, stack: list[Any]) -> None:
-        """BINPERSID: replace ("storage", type, key, device, count) by a storage."""
-        _, type_, key, _, count = stack.pop()
-        if not isinstance(type_, _Name) or type_.name not in STORAGES:
-            _refuse("it has arrays of another kind than float32 and int64")
-        if not isinstance(key, str) or not isinstance(count, int):
-            _refuse("it has an array without a file")
-        stack.append(_Storage(STORAGES[type_.name], key, count))
+            return self._tensor(*arguments[:4])
+        return {} if function.name == DICTIONARY else _Foreign()
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> Array:
         """Return a part of a storage as an array; its numbers must lie one after the other."""
@@ -216,9 +223,18 @@ def _refuse(why: str) -> NoReturn:
     raise ValueError(f"not a checkpoint that Witness reads: {why}")
 
 
-def _since_mark(stack: list[Any]) -> list[Any]:
-    marks = (index for index in reversed(range(len(stack))) if isinstance(stack[index], _Mark))
-    if (mark := next(marks, None)) is None:
+def _storage(_: Any, type_: Any, key: Any, _device: Any, count: Any) -> _Storage:
+    if not isinstance(type_, _Name) or type_.name not in STORAGES:
+        _refuse("it has arrays of another kind than float32 and int64")
+    if not isinstance(key, str) or not isinstance(count, int):
+        _refuse("it has an array without a file")
+    return _Storage(STORAGES[type_.name], key, count)
+
+
+def _pop_to_mark(stack: list[Any]) -> list[Any]:
+    # Not list.index, which compares arrays.
+    mark = next((index for index in reversed(range(len(stack))) if stack[index] is _MARK), None)
+    if mark is None:
         _refuse("its data.pkl takes more than it has")
     items = stack[mark + 1 :]
     del stack[mark:]
@@ -231,55 +247,6 @@ def _put(target: Any, items: list[Any]) -> None:
         target.update(zip(items[::2], items[1::2], strict=True))
     elif not isinstance(target, _Foreign):
         _refuse("its data.pkl fills something that is not a dictionary")
-
-
-def _set_items(_: _Checkpoint, stack: list[Any]) -> None:
-    items = _since_mark(stack)
-    _put(stack[-1], items)
-
-
-def _set_item(_: _Checkpoint, stack: list[Any]) -> None:
-    value, key = stack.pop(), stack.pop()
-    _put(stack[-1], [key, value])
-
-
-def _append(_: _Checkpoint, stack: list[Any]) -> None:
-    items = _since_mark(stack)
-    if not isinstance(stack[-1], list):
-        _refuse("its data.pkl extends something that is not a list")
-    stack[-1].extend(items)
-
-
-def _tuple(_: _Checkpoint, stack: list[Any]) -> None:
-    items = _since_mark(stack)
-    stack.append(tuple(items))
-
-
-def _tuple_of(count: int) -> Callable[[_Checkpoint, list[Any]], None]:
-    def step(_: _Checkpoint, stack: list[Any]) -> None:
-        if len(stack) < count:
-            _refuse("its data.pkl takes more than it has")
-        items = stack[len(stack) - count :]
-        del stack[len(stack) - count :]
-        stack.append(tuple(items))
-
-    return step
-
-
-_STEPS: dict[str, Callable[[_Checkpoint, list[Any]], Any]] = {
-    "EMPTY_DICT": lambda _, stack: stack.append({}),
-    "EMPTY_LIST": lambda _, stack: stack.append([]),
-    "SETITEM": _set_item,
-    "SETITEMS": _set_items,
-    "APPENDS": _append,
-    "TUPLE": _tuple,
-    **{name: _tuple_of(count) for name, count in _TUPLES.items()},
-    "BINPERSID": _Checkpoint._announce,
-    "REDUCE": _Checkpoint._call,
-    "NEWOBJ": _Checkpoint._call,
-    # What an object is filled with; those that come here are placeholders and dictionaries of arrays.
-    "BUILD": lambda _, stack: stack.pop(),
-}
 
 
 # --- graphs ---
