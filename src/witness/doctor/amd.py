@@ -43,8 +43,8 @@ def check_cards(machine: Machine) -> Iterator[Check]:
         finding = f"{card.index if card.index >= 0 else 'hidden'}: {card.name} ({card.gfx}), "
         finding += f"{free} of {card.memory_total / GIB:.1f} GiB free"
         finding += ", integrated" if card.integrated else ""
-        since = cards.LISTED.get(card.gfx)
-        if card.supported == "listed" and since and not machine.lists(card):
+        since = card.listed_since
+        if since and not machine.lists(card):
             installed, needed = (".".join(map(str, version)) for version in (machine.rocm or (), since))
             finding += f", not on AMD's list for ROCm {installed} but on that for {needed}"
             yield Check("card", None, finding, f"ROCm {needed} or newer: {machine.install_for(since)}")

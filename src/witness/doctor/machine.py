@@ -87,7 +87,7 @@ class Machine:
 
     def lists(self, card: Card) -> bool:
         """Return true if AMD's list for the installed ROCm, or else the newest list, has the card."""
-        since = cards.LISTED.get(card.gfx)
+        since = card.listed_since
         return card.supported == "listed" and (since is None or self.rocm is None or self.rocm >= since)
 
     def gpu_check(self, name: str, works: bool, finding: str, fix: str | None = None) -> Check:

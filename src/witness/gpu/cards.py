@@ -10,54 +10,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Literal
+
+from witness.gpu.versions import ARCHITECTURES, Architecture
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
 PCI_NAMES = ("usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids")
 AMD = "0x1002"  # PCI vendor
-
-PRODUCTS = {  # LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 from memory
-    "gfx1010": "Radeon RX 5600/5700",
-    "gfx1011": "Radeon Pro 5600M/V520",
-    "gfx1012": "Radeon RX 5300/5500",
-    "gfx1013": "BC-250",
-    "gfx1030": "Radeon RX 6800/6900",
-    "gfx1031": "Radeon RX 6700/6750",
-    "gfx1032": "Radeon RX 6600/6650",
-    "gfx1033": "Steam Deck",
-    "gfx1034": "Radeon RX 6400/6500",
-    "gfx1035": "Radeon 660M/680M",
-    "gfx1036": "Radeon Graphics (Ryzen 7000)",
-    "gfx1100": "Radeon RX 7900",
-    "gfx1101": "Radeon RX 7700/7800",
-    "gfx1102": "Radeon RX 7600",
-    "gfx1103": "Radeon 740M/760M/780M",
-    "gfx1150": "Radeon 880M/890M",
-    "gfx1151": "Radeon 8050S/8060S",
-    "gfx1152": "Radeon 840M/860M",
-    "gfx1153": "Radeon Graphics (RDNA 3.5)",
-    "gfx1200": "Radeon RX 9060",
-    "gfx1201": "Radeon RX 9070",
-}
-LISTED: dict[str, tuple[int, int] | None] = {
-    **dict.fromkeys(("gfx90a", "gfx942", "gfx950"), None),
-    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"), None),
-    **dict.fromkeys(("gfx1150", "gfx1151", "gfx1152", "gfx1153"), (10, 1)),
-    "gfx1103": (10, 2),
-}
-"""Architectures on AMD's list for MIGraphX: the support pages of ROCm 10.0 to 10.2 (docs/amd-gpu.md).
-
-The value is the ROCm whose page is the first to name it; None: that of 10.0, or MIGraphX's changes before it.
-"""
-LISTED_ON = date(2026, 11, 24)
-"""The day of reading these pages."""
-INTEGRATED = {
-    *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1103"),
-    *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
-}
-
 
 VOICE_MODEL = 5 << 30
 """Bytes for the voice model on a GPU, with what HIP, MIGraphX and MIOpen take.
@@ -93,6 +53,11 @@ class Card:
     """Its node in the topology of the compute driver."""
     device: Path | None
     """Its folder on the display side; None: hidden, as in some containers."""
+
+    @property
+    def listed_since(self) -> tuple[int, int] | None:
+        """The first ROCm with the card on AMD's list, if it is not on the list of 10.0."""
+        return ARCHITECTURES.get(self.gfx, Architecture()).since
 
     @property
     def busy(self) -> int | None:
@@ -200,17 +165,18 @@ def _card(root: Path, node: Path, properties: dict[str, int], index: int) -> Car
     device: Path | None = root / f"sys/class/drm/renderD{properties.get('drm_render_minor', 0)}/device"
     if not (device and device.is_dir()):
         device = None
-    integrated = gfx in INTEGRATED or properties.get("cpu_cores_count", 0) > 0
+    facts = ARCHITECTURES.get(gfx, Architecture())
+    integrated = facts.integrated or properties.get("cpu_cores_count", 0) > 0
     total, used, free = _memory(root, node, device, integrated)
     return Card(
         index=index,
-        name=_name(root, device, properties) or PRODUCTS.get(gfx, "AMD GPU"),
+        name=_name(root, device, properties) or facts.name,
         gfx=gfx,
         integrated=integrated,
         memory_total=total,
         memory_used=used,
         memory_free=free,
-        supported="listed" if gfx in LISTED else "unlisted",
+        supported="listed" if facts.listed else "unlisted",
         node=node,
         device=device,
     )

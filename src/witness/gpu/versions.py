@@ -1,4 +1,4 @@
-"""Versions of onnxruntime-migraphx, MIGraphX and ROCm that can be loaded together.
+"""AMD's cards, and versions of onnxruntime-migraphx, MIGraphX and ROCm that can be loaded together.
 
 Read from wheels, headers and package lists; docs/amd-gpu.md names the source of each row. No row was tried on
 a card, so none says that a combination works.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Literal
 
-COMPARED = date(2026, 11, 24)
+from witness.storage import decode
+
+COMPARED = LISTED_ON = date(2026, 11, 24)
+"""The days of comparing the releases, and of reading AMD's lists of cards."""
 HIP = 7
 """The major version of the HIP library that every wheel on PyPI needs: libamdhip64.so.7."""
 STACK_GLIBC = (2, 41)
@@ -29,20 +33,6 @@ class Wheel:
     """True if the Python module asks for one, without need."""
 
 
-WHEELS = (
-    Wheel("1.23.2", (2, 34), executable_stack=True),
-    Wheel("1.24.2", (2, 34), executable_stack=True),
-    Wheel("1.24.4", (2, 38), executable_stack=True),
-    Wheel("1.25.0", (2, 38), executable_stack=True),
-    Wheel("1.27.0", (2, 34), executable_stack=True),
-    Wheel("1.27.1", (2, 34), executable_stack=False),
-)
-"""From PyPI.
-
-All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0. 1.23.0
-is left out: it was made for ROCm 7.0, whose numbers of the types it has, and Witness takes 1.23.1 and newer.
-AMD's own (1.23.1 for ROCm 7.1, 1.23.2 for 7.2 and 7.14) are not on PyPI and were not opened.
-"""
 PRIVATE_BUILDER = "onnxruntime-rocm-build"
 """In the home page of PyPI's 1.23.2 and 1.24.2; its owner calls them unofficial (onnxruntime#27218, 2026-01).
 
@@ -65,16 +55,38 @@ class Release:
     """The header of its C interface, the names of its libraries, or nothing: AMD's page alone names it."""
 
 
-RELEASES = (
-    Release("6.4", (2, 12), 6, "lacks migraphx_quantize_bf16, and its ROCm has libamdhip64.so.6"),
-    Release("7.0", (2, 13), 7, "numbers the types of arrays differently under the same library name"),
-    Release("7.1", (2, 14), 7),
-    Release("7.2", (2, 15), 7),
-    Release("7.14", (2, 16), 7),
-    Release("10.0", (2, 17), 7, compared="names"),
-    Release("10.1", (2, 18), 7, compared="names"),
-    Release("10.2", (2, 19), 7, compared="nothing"),
-)
+@dataclass(frozen=True)
+class Architecture:
+    """The facts about an architecture of AMD's graphics cards."""
+
+    name: str = "AMD GPU"
+    listed: bool = False
+    """On AMD's list for MIGraphX: the support pages of ROCm 10.0 to 10.2 (docs/amd-gpu.md)."""
+    since: tuple[int, int] | None = None
+    """The ROCm whose page is the first to name it; None: that of 10.0, or MIGraphX's changes before it."""
+    integrated: bool = False
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The content of versions.json."""
+
+    architectures: dict[str, Architecture]
+    wheels: tuple[Wheel, ...]
+    releases: tuple[Release, ...]
+
+
+_TABLES = decode.from_json(Path(__file__).with_suffix(".json").read_bytes(), _Tables)
+ARCHITECTURES = _TABLES.architectures
+"""LLVM's name -> facts. Products from LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 from memory."""
+WHEELS = _TABLES.wheels
+"""From PyPI.
+
+All need libmigraphx_c.so.3 and libamdhip64.so.7 with the symbol versions hip_4.2, hip_5.3 and hip_6.0. 1.23.0
+is left out: it was made for ROCm 7.0, whose numbers of the types it has, and Witness takes 1.23.1 and newer.
+AMD's own (1.23.1 for ROCm 7.1, 1.23.2 for 7.2 and 7.14) are not on PyPI and were not opened.
+"""
+RELEASES = _TABLES.releases
 """From the oldest. The interface is libmigraphx_c.so.3 in all that were compared."""
 
 
