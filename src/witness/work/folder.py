@@ -183,7 +183,7 @@ class Folder:
 
     @property
     def takes_copies(self) -> bool:
-        """Whether a recording may take the transcript of another one with the same bytes."""
+        """True if recordings may take the transcripts of others with the same bytes."""
         return Format.JSON in self.request.formats and not self.request.force
 
     def directory(self, item: Item) -> Path:

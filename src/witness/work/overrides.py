@@ -36,14 +36,11 @@ class JobOverrides:
 
     def apply(self, options: Options) -> Options:
         """Return the options with these overrides. Raises UsageError."""
-        changed: dict[str, Any] = {}
-        for name in ("language", "whisper", "channels", "start", "end"):
-            if (value := getattr(self, name)) is not None:
-                changed[name] = value
+        changed = self.to_json()
         if self.language == ANY:
             changed["language"] = None
         if self.speakers is not None:
-            changed |= {"speakers": self.speakers, "min_speakers": None, "max_speakers": None}
+            changed |= {"min_speakers": None, "max_speakers": None}
         if self.vocabulary:
             changed["vocabulary"] = tuple(dict.fromkeys((*options.vocabulary, *self.vocabulary)))
         return replace(options, **changed)
