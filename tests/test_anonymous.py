@@ -9,7 +9,7 @@ import pytest
 
 from conftest import CALL
 from test_writers import said, transcript
-from witness.audio import decode, sound, tone
+from witness.audio import decode, sound
 from witness.formats import document, writers
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE, Correction, Part, Source, Speaker, Turn, Word
@@ -97,12 +97,12 @@ def test_a_tone_covers_spans_and_nothing_else():
     rng = np.random.default_rng(1)
     samples = rng.uniform(-0.5, 0.5, 4 * SAMPLE_RATE).astype(np.float32)
     blocks = np.split(samples, [100, 16_123, 40_000])
-    covered = np.concatenate(list(tone.over(blocks, ((11.0, 11.5), (13.5, 99.0)), begin=10.0)))
+    covered = np.concatenate(list(sound.cover(blocks, ((11.0, 11.5), (13.5, 99.0)), begin=10.0)))
     inside = np.zeros(len(samples), bool)
     inside[SAMPLE_RATE : SAMPLE_RATE * 3 // 2] = inside[7 * SAMPLE_RATE // 2 :] = True
     assert (covered[~inside] == samples[~inside]).all()
     spectrum = np.abs(np.fft.rfft(covered[SAMPLE_RATE : SAMPLE_RATE * 3 // 2]))
-    assert np.argmax(spectrum) * 2 == tone.PITCH
+    assert np.argmax(spectrum) * 2 == sound.PITCH
     assert (np.concatenate(blocks) == samples).all()  # what was given is unchanged
 
 
@@ -119,4 +119,4 @@ def test_the_mp3_has_the_recording_s_times(tmp_path):
     assert max(level[:17]) < 1e-3  # what nobody transcribed
     assert max(level[95:]) < 1e-3
     middle = back[round(4.2 * SAMPLE_RATE) : round(4.8 * SAMPLE_RATE)]
-    assert abs(np.argmax(np.abs(np.fft.rfft(middle))) / 0.6 - tone.PITCH) < 3
+    assert abs(np.argmax(np.abs(np.fft.rfft(middle))) / 0.6 - sound.PITCH) < 3

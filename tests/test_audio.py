@@ -564,7 +564,7 @@ def test_named_pipe(tmp_path: Path) -> None:
 def test_a_named_pipe_into_which_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fifo, "PATIENCE", 0.1)
     os.mkfifo(tmp_path / "pipe")
-    why = "pipe: nobody has written into this pipe for 0.1 s; fix: start what is to write into it"
+    why = "pipe: no program has written into this pipe for 0.1 s; fix: start the program that writes into it"
     assert why in refusal(tmp_path / "pipe")
     ours = os.open(tmp_path / "pipe", os.O_RDWR)  # who begins and says no more
     os.write(ours, b"fLaC")

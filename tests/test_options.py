@@ -113,7 +113,7 @@ def test_a_vocabulary_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fifo, "PATIENCE", 0.1)
     pipe = tmp_path / "names"
     os.mkfifo(pipe)
-    with pytest.raises(click.BadParameter, match="nobody has written into this pipe"):
+    with pytest.raises(click.BadParameter, match="no program has written into this pipe"):
         lists.terms(pipe)
     monkeypatch.undo()
     writer = threading.Thread(target=lambda: pipe.write_bytes(b"Anna\nLena\n"))

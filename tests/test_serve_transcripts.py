@@ -94,7 +94,7 @@ def test_the_recording_in_parts(client, path):
     assert answer.content == whole[100:200]
     assert answer.headers["Content-Type"].startswith("audio/")
     (path.parent / "a b.wav").write_bytes(whole[:-2] + b"xx")
-    refused(client.get("sound"), 422, "differs from what was transcribed")
+    refused(client.get("sound"), 422, "is not the transcribed recording")
     (path.parent / "a b.wav").unlink()
     refused(client.get("sound"), 422, "no such file")
 

@@ -28,7 +28,7 @@ from witness.storage.files import sha256, sha256_of
 from witness.text import clock, printable
 
 SAMPLES = "<samples>"
-"""What `Source.path` and messages call a recording that was given as samples."""
+"""Name of a recording that is an array of samples, in `Source.path` and messages."""
 
 OLDEST = 315_532_800.0
 """Seconds from 1970 to 1980: a clock that says less was never set."""
@@ -46,9 +46,9 @@ class Audio:
     samples: tuple[spool.Spool, ...]
     """One per track, all of the same length, nominally within [-1, 1]; read them in pieces."""
     source: Source
-    """Its duration is that of `samples`: what was decoded, and silence for gaps between the time stamps."""
+    """Its duration is that of `samples`: the decoded sound, and silence for gaps between time stamps."""
     warnings: tuple[str, ...]
-    """One line each, naming the file: what is missing or damaged, what was corrected."""
+    """One line each with the file's name, about lost or damaged parts and corrections."""
     channels: Literal["mix", "split", "call"] = "mix"
     """As `mixing.Mixed.layout`."""
 
@@ -65,19 +65,19 @@ def load(
     `mix` averages the channels into one track, `split` makes a track of each, `auto` splits the two sides of
     a call, with a warning, and mixes everything else. Samples are floats within [-1, 1] or signed integers
     that use the range of their type. Progress is ("decode", seconds, total); the total is a guess in formats
-    that do not state it. What is left of a damaged or cut file is used, with a warning. The
-    same bytes always give the same samples; those of a `part` are those of a file that was cut there.
+    that do not state it. The rest of a damaged or cut file is used, with a warning. The
+    same bytes always give the same samples; a `part` has those of a file that was cut there.
 
     Raises InputError if the file cannot be opened, nothing in it can be decoded, its samples are not those of
     a recording, or it ends before the part begins; OutputError if there is no room for the decoded sound.
     """
-    with opened(recording, part) as found:
-        return decoded(found, channels, reporter)
+    with opened(recording, part) as source_:
+        return decoded(source_, channels, reporter)
 
 
 @contextmanager
 def opened(recording: Recording, part: Part = Part()) -> Iterator[Opened]:
-    """The recording for `decoded`, once it is clear that it has sound. Raises InputError otherwise."""
+    """Open a recording for `decoded`, and check that it has sound. Raises InputError."""
     if isinstance(recording, tuple):
         array, rate = recording
         samples = _Samples(np.asarray(array), rate, part)
@@ -93,10 +93,7 @@ def opened(recording: Recording, part: Part = Part()) -> Iterator[Opened]:
 
 
 def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
-    """The samples that `load` mixes, as (n,) pieces, and not scaled where their level is wrong.
-
-    Raises InputError.
-    """
+    """Yield the mixed samples of `load` as (n,) pieces, with their original level. Raises InputError."""
     name = printable(path)
     with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
         for block in _resampled(Mixer(name, Channels.MIX).tracks(media.frames(part)), name):
@@ -104,16 +101,16 @@ def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
 
 
 def about(path: str) -> tuple[str, str | None]:
-    """The sha256 of the file, and when it was recorded according to its tags. Raises InputError."""
+    """Return the sha256 of the file, and its date according to its tags. Raises InputError."""
     name = printable(path)
     with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
         return sha256_of(file), media.tags.get("creation_time") or media.tags.get("date") or None
 
 
 def recorded(path: str) -> float | None:
-    """When a recording was made, in seconds since 1970, according to its tags; None: they do not say it.
+    """Return the time of a recording, in seconds since 1970, according to its tags; None: not stated.
 
-    A time without a zone is one of this machine's. Raises InputError.
+    A time without a zone is local. Raises InputError.
     """
     name = printable(path)
     with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
@@ -130,7 +127,7 @@ def recorded(path: str) -> float | None:
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """A recording in an open file, or what came through a pipe."""
+    """A recording in an open file, or the copy of a pipe."""
 
     path: str
     name: str
@@ -157,7 +154,7 @@ class _OpenFile:
 
 @dataclass(frozen=True)
 class _Samples:
-    """A recording that is in memory."""
+    """A recording in memory."""
 
     array: npt.NDArray[Any]
     rate: int
@@ -199,7 +196,7 @@ class _Samples:
 
 
 Opened = _OpenFile | _Samples
-"""A recording that is open."""
+"""An open recording."""
 
 
 def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
@@ -207,15 +204,16 @@ def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
     return recording.decode(Mixer(recording.name, channels, start=recording.part.start), reporter)
 
 
-def _audio(mixed: mixing.Mixed, asked: Source, warnings: Iterable[str] = ()) -> Audio:
-    """`asked`: the recording, and the part that was asked for, which may be longer than what there is."""
-    held = len(mixed.tracks[0]) / SAMPLE_RATE
-    start = asked.transcribed.start
-    if asked.part == Part():
-        found = replace(asked, duration=held, part=None)
+def _audio(mixed: mixing.Mixed, origin: Source, warnings: Iterable[str] = ()) -> Audio:
+    """Combine the tracks and the recording; its part may be longer than the tracks."""
+    seconds = len(mixed.tracks[0]) / SAMPLE_RATE
+    start = origin.transcribed.start
+    if origin.part == Part():
+        origin = replace(origin, duration=seconds, part=None)
     else:
-        found = replace(asked, duration=max(asked.duration, start + held), part=Part(start, start + held))
-    return Audio(mixed.tracks, found, (*mixed.warnings, *warnings), mixed.layout)
+        part = Part(start, start + seconds)
+        origin = replace(origin, duration=max(origin.duration, part.end), part=part)
+    return Audio(mixed.tracks, origin, (*mixed.warnings, *warnings), mixed.layout)
 
 
 def _check_start(part: Part, duration: float, name: str) -> None:
@@ -229,7 +227,7 @@ def _check_start(part: Part, duration: float, name: str) -> None:
 def _full_scale(part: npt.NDArray[Any]) -> Float32:
     """(n,) or (n, channels) floats or integers -> (n, channels) with full scale 1."""
     scale = 1.0 if part.dtype.kind == "f" else float(np.iinfo(part.dtype).max) + 1.0
-    with np.errstate(over="ignore"):  # what becomes infinite is refused with its time
+    with np.errstate(over="ignore"):  # `Mixer` refuses infinite samples with their time
         floats: Float32 = (part / scale).astype(np.float32)
     return floats.reshape(len(part), -1)
 
@@ -255,7 +253,7 @@ def _resampled(blocks: Iterator[tuple[int, Float32]], name: str) -> Iterator[Flo
 
 
 def _spooled(parts: Iterator[Float32], tell: Callable[[], None]) -> tuple[spool.Spool, ...]:
-    """(n, tracks) parts -> a spool per track; `tell` is called after each part. Empty if there are none."""
+    """(n, tracks) parts -> a spool per track; `tell` is called after each part. Without parts, empty."""
     tracks: tuple[spool.Spool, ...] = ()
     for part in parts:
         tracks = tracks or tuple(spool.Spool() for _ in range(part.shape[1]))

@@ -1,6 +1,7 @@
-"""An open file -> the sound that FFmpeg decodes of it, and what of the recording was not used.
+"""An open file -> the sound that FFmpeg decodes of it, and warnings about lost parts.
 
-FFmpeg, inside PyAV, decodes what is there, but for most formats does not say that something is missing.
+FFmpeg, inside PyAV, decodes all that is left of a file, but for most formats does not report a loss, so the
+header's promise is compared with the result.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +20,7 @@ import av
 import av.container
 import numpy as np
 
-from witness.audio import frames, headers
+from witness.audio import frames
 from witness.audio.frames import Series, Unpacker
 from witness.errors import InputError
 from witness.options import Part
@@ -31,8 +33,8 @@ dtshd dv eac3 flac flv g722 g723_1 g726 g726le g729 gsm gxf iff ircam latm lc3 l
 mpc8 mpeg mpegts mpegtsraw mxf nistsphere nsv nut ogg oma pva qcp rm sbc shn sln sox tak truehd tta voc w64
 wav wsd wtv wv xwma
 """
-"""FFmpeg's names of the formats in which the bytes hold the sound. Others make sound of text (SBaGen), name
-other files (playlists, image sequences) or are those of games."""
+"""FFmpeg's names of formats whose bytes hold the sound. Others make sound of text (SBaGen), name other files
+(playlists, image sequences) or belong to games."""
 
 _FREE = 3600.0
 """Seconds of sound that a file may hold whatever its size."""
@@ -53,10 +55,16 @@ _NOT_SOUND = 8.0
 """Peak, 18 dB over full scale, that no encoder was given: a decoder was fed damaged bytes."""
 
 _TIE = 1e-3
-"""Samples by which one may begin before a part and belong to it: times are sums of many numbers."""
+"""Samples before a part that still belong to it: times are sums of many numbers."""
+
+_LARGEST_PAGE = 65_307
+"""Bytes of the largest Ogg page (RFC 3533)."""
+
+_PAGE_HEADER = 27
+"""Bytes of an Ogg page before its table of segment sizes; the last byte is the length of the table."""
 
 _UNDECODABLE = av.FFmpegError, OSError, IndexError, ValueError
-"""What PyAV raises for damage; the last two come from its own checks."""
+"""Errors of PyAV for damage; the last two come from its own checks."""
 
 # A tag that is not UTF-8 must not make the sound unreadable. From PyAV 19 on it does not.
 _TAGS_IN_ANY_ENCODING: dict[str, Any] = (
@@ -66,7 +74,7 @@ _TAGS_IN_ANY_ENCODING: dict[str, Any] = (
 
 @dataclass
 class Media:
-    """A file that FFmpeg has opened, and what decoding has noticed so far. Times are in seconds."""
+    """A file that FFmpeg has opened, and the findings of decoding so far. Times are in seconds."""
 
     file: BinaryIO
     name: str
@@ -74,23 +82,23 @@ class Media:
     size: int
     """Bytes of the file."""
     seconds: float = 0.0
-    """The place in the recording up to which it was decoded; silence in gaps counts."""
+    """End of the decoded part of the recording; silence in gaps counts."""
     whole: bool = True
     """False: the end of the part was reached before that of the recording."""
     failed: bool = False
     """The latest packet could not be decoded."""
     damaged: set[float] = field(default_factory=set)
-    """Where packets could not be decoded and later ones could."""
+    """Times of packets that could not be decoded, before others that could."""
     gaps: list[float] = field(default_factory=list)
-    """Where silence was put."""
+    """Times of inserted silence."""
     silence: float = 0.0
-    """Put into all gaps together."""
+    """Seconds of silence in all gaps."""
     _filled: float = 0.0
-    """Of all gaps, those before the part included."""
+    """Seconds of all gaps, with those before the part."""
     _origin: float | None = None
-    """The time stamp of the recording's beginning, as far as it is known."""
+    """Time stamp of the recording's beginning; None: not seen yet."""
     _packets: Iterator[av.Packet[av.AudioStream]] = field(default_factory=lambda: iter(()))
-    """Those that are left."""
+    """Packets not decoded yet."""
 
     @cached_property
     def stream(self) -> av.AudioStream:
@@ -104,20 +112,20 @@ class Media:
 
     @property
     def stated(self) -> float:
-        """Seconds of the recording; a guess in formats that do not state it, 0 if there is none."""
+        """Seconds of the recording; a guess in formats that do not state it, or 0."""
         return self.container.duration / av.time_base if self.container.duration else 0.0
 
     @property
     def expected(self) -> float:
         """Seconds of the recording: as stated or, beyond that, by how much of the file was read."""
-        place = self.file.tell()
-        if self.seconds < self.stated or not place:
+        position = self.file.tell()
+        if self.seconds < self.stated or not position:
             return self.stated
-        return self.seconds * max(1.0, os.fstat(self.file.fileno()).st_size / place)
+        return self.seconds * max(1.0, os.fstat(self.file.fileno()).st_size / position)
 
     @property
     def tags(self) -> dict[str, str]:
-        """Of the file and its sound tracks, by key in lower case."""
+        """Tags of the file and its sound tracks, by key in lower case."""
         tags = {key.lower(): value for key, value in self.container.metadata.items()}
         for stream in self.container.streams.audio:
             tags |= {key.lower(): value for key, value in stream.metadata.items()}
@@ -126,11 +134,11 @@ class Media:
     def frames(
         self, part: Part = Part(), waiting: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[int, Float32]]:
-        """(rate, (frames, channels)) of `part` as decoded, with silence where the time stamps leave a gap.
+        """Yield (rate, (frames, channels)) of `part`, with silence in gaps between time stamps; call once.
 
-        Browsers, phones and damage leave gaps; without the silence every later time would be too early. It is
-        made at SAMPLE_RATE, because resampling it from a high rate would take minutes. `waiting` is called
-        for each minute before the part. To be called once.
+        Browsers, phones and damage leave gaps; without the silence every later time would be too early. It
+        comes at SAMPLE_RATE, because resampling it from a high rate would take minutes. `waiting` is called
+        for each minute before the part.
 
         Raises InputError if there is more sound than the bytes of the file can hold.
         """
@@ -140,13 +148,13 @@ class Media:
                 yield rate, block[first:last]
 
     def _blocks(self, part: Part, waiting: Callable[[], None]) -> Iterator[tuple[float, int, Float32]]:
-        """Where each block begins, its rate and its frames: all blocks that touch `part`, and maybe more."""
-        # These give floats as they were written, of any range.
+        """Yield the start, rate and frames of each block that touches `part`, and maybe more."""
+        # These decoders keep floats of any range.
         exact = self.stream.codec_context.name.startswith(("pcm_", "wavpack"))
         unpack, series = Unpacker(), Series()
         self._origin = self.container.start_time and self.container.start_time / av.time_base
         self._packets = self._from(part.start)
-        said, most = self.seconds, _FREE + self.size / _LEAST
+        reported, limit = self.seconds, _FREE + self.size / _LEAST
         while self.seconds < part.end:
             try:
                 if (packet := next(self._packets, None)) is None:  # also after an error of the demuxer
@@ -156,9 +164,9 @@ class Media:
             except _UNDECODABLE:
                 self.failed = True
                 continue
-            if self.seconds > most:
+            if self.seconds > limit:
                 raise InputError(
-                    f"{self.name}: claims more than {clock(most)} of sound, which its size cannot hold; "
+                    f"{self.name}: claims more than {clock(limit)} of sound, which its size cannot hold; "
                     "fix: export it again as WAV or FLAC"
                 )
             for frame in decoded:
@@ -168,8 +176,8 @@ class Media:
                     self.failed = False
                     self._filled += gap
                     self.seconds += gap + lasts
-                    if self.seconds - said > 60:
-                        said = self.seconds
+                    if self.seconds - reported > 60:
+                        reported = self.seconds
                         waiting()
                     continue
                 try:
@@ -202,7 +210,7 @@ class Media:
             yield start / SAMPLE_RATE, SAMPLE_RATE, np.zeros(shape, np.float32)
 
     def _joined(self, series: Series, exact: bool) -> Iterator[tuple[float, int, Float32]]:
-        """The samples of a series as a block, without what no encoder was given."""
+        """Yield the samples of a series as a block, without peaks that no encoder was given."""
         if not series.pieces:
             return
         block = series.floats()
@@ -216,7 +224,7 @@ class Media:
         yield series.begins[0], series.rate, block
 
     def _from(self, start: float) -> Iterator[av.Packet[av.AudioStream]]:
-        """The packets; where a jump gives the same samples, only those from shortly before `start` on."""
+        """Return the packets; if a jump gives the same samples, only those from shortly before `start` on."""
         container, stream = self.container, self.stream
         if start and self._exact_jumps and stream.time_base and start < self.stated:
             origin = self._origin or 0.0
@@ -224,24 +232,24 @@ class Media:
                 container.seek(round((origin + start) / stream.time_base), stream=stream)
                 packets = container.demux(stream)
                 first = next(packets)
-                place = -1.0 if first.pts is None else float(first.pts * stream.time_base) - origin
-                if 0 <= place <= start:
-                    self.seconds = place
+                begin = -1.0 if first.pts is None else float(first.pts * stream.time_base) - origin
+                if 0 <= begin <= start:
+                    self.seconds = begin
                     return chain([first], packets)
             container.seek(0)
         return container.demux(stream)
 
     @property
     def _exact_jumps(self) -> bool:
-        """Whether times are counted in samples, and nothing that was decoded before changes a sample.
+        """The format counts times in samples, and its decoder keeps no state.
 
-        The decoders of lossy formats remember: after a jump they give slightly different samples.
+        The decoders of lossy formats keep state: after a jump they give slightly different samples.
         """
-        kind, codec = self.container.format.name, self.stream.codec_context.name
-        return kind in ("wav", "w64", "aiff", "flac") and codec.startswith(("pcm_", "flac"))
+        form, codec = self.container.format.name, self.stream.codec_context.name
+        return form in ("wav", "w64", "aiff", "flac") and codec.startswith(("pcm_", "flac"))
 
     def _gap(self, time: float | None) -> float:
-        """Seconds without sound before what has that time stamp, if they are to be filled; 0: none."""
+        """Return the seconds of silence to insert before a frame with that time stamp."""
         if time is None:
             return 0.0
         self._origin = time if self._origin is None else self._origin
@@ -253,13 +261,13 @@ class Media:
         return 0.0
 
     def duration(self) -> float:
-        """Seconds of the whole recording. Call after `frames`; what follows their part is not decoded."""
+        """Return the seconds of the whole recording, without decoding the rest. Call after `frames`."""
         if self.whole:
             return self.seconds
         stated = (
             self.stated
             if self._exact_jumps
-            else headers.promised_seconds(self.file, self.container, self.stream, self.stated)
+            else promised_seconds(self.file, self.container, self.stream, self.stated)
         )
         if not stated:
             with contextlib.suppress(*_UNDECODABLE):
@@ -270,21 +278,21 @@ class Media:
         return max(stated or 0.0, self.seconds)
 
     def warnings(self) -> Iterator[str]:
-        """What of the recording was not used: other tracks, a lost end, damage, gaps. Call after `frames`."""
+        """Yield warnings about other tracks, a lost end, damage and gaps. Call after `frames`."""
         name, tracks = self.name, self.container.streams.audio
         if len(tracks) > 1:
             yield (
                 f"{name}: has {len(tracks)} sound tracks, and only number {tracks.index(self.stream) + 1} "
                 "was used; fix: export the others to separate files"
             )
-        promised = headers.promised_seconds(self.file, self.container, self.stream, self.seconds)
+        promised = promised_seconds(self.file, self.container, self.stream, self.seconds)
         held = clock(self.seconds, 1)
         if not self.whole:
-            pass  # whatever is wrong with its end, the part is there
+            pass  # the part is complete, even if the end of the file is not
         elif promised is not None and promised > self.seconds + _SLACK:
             header = f"the header promises {clock(promised, 1)}, the file holds {held}"
             yield f"{name}: ends early ({header}); the sound up to there was used"
-        elif self.failed or (self.container.format.name == "ogg" and headers.ends_within_page(self.file)):
+        elif self.failed or (self.container.format.name == "ogg" and ends_within_page(self.file)):
             yield f"{name}: ends early (at {held}, within a packet); the sound up to there was used"
         if self.damaged:
             places = f"{len(self.damaged)} place{'s' if len(self.damaged) > 1 else ''}"
@@ -295,14 +303,14 @@ class Media:
 
 
 def frames_of(part: Part, begin: float, rate: int, count: int) -> tuple[int, int]:
-    """Which of `count` frames, the first at `begin` seconds, begin in `part`: the first, and the end."""
+    """Return the slice of `count` frames, the first at `begin` seconds, that begin in `part`."""
     first, last = ((time - begin) * rate - _TIE for time in (part.start, part.end))
     return math.ceil(min(max(first, 0.0), count)), math.ceil(min(max(last, 0.0), count))
 
 
 @contextlib.contextmanager
 def opened(file: BinaryIO, name: str) -> Iterator[Media]:
-    """The file, opened by FFmpeg; `name` is what messages call it. Raises InputError."""
+    """Open a file with FFmpeg; `name` stands in messages. Raises InputError."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     with _container(file, name) as container:
@@ -310,7 +318,7 @@ def opened(file: BinaryIO, name: str) -> Iterator[Media]:
 
 
 class _Patient:
-    """A file that does not raise where a damaged header seeks to nowhere.
+    """File that does not raise if a damaged header seeks to nowhere.
 
     FFmpeg continues after such an error, and PyAV, which can hold only one exception, prints the second.
     """
@@ -321,7 +329,7 @@ class _Patient:
         self.read, self.tell, self.seekable = file.read, file.tell, file.seekable
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """The new place; -1 if it does not exist."""
+        """Return the new position; -1 if it does not exist."""
         try:
             return self._file.seek(offset, whence)
         except (OSError, ValueError, OverflowError):
@@ -330,7 +338,7 @@ class _Patient:
 
 def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
     try:
-        # No protocols either: what poses as a recording must not open other files, let alone sockets.
+        # No protocols either: a false recording must not open other files, let alone sockets.
         options = {"format_whitelist": ",".join(CONTAINERS.split()), "protocol_whitelist": ""}
         container: av.container.InputContainer = av.open(
             _Patient(file), "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
@@ -344,3 +352,61 @@ def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
             else "is not in a format of recordings that FFmpeg reads, or is damaged at its beginning"
         )
         raise InputError(f"{name}: {reason}; fix: copy it again, or export it as WAV or FLAC") from error
+
+
+def promised_seconds(
+    file: BinaryIO, container: av.container.InputContainer, stream: av.AudioStream, seconds: float
+) -> float | None:
+    """Return the seconds that the header states, given those decoded; None if FFmpeg only estimates them."""
+    form = container.format.name.split(",")[0]
+    if form in ("wav", "aiff"):  # FFmpeg replaces the header's length by the file's
+        return _riff_seconds(file, seconds)
+    if form == "matroska" and not container.streams.video:
+        return container.duration / av.time_base if container.duration else None
+    if form not in ("mov", "flac", "mp3") or not stream.duration or not stream.time_base:
+        return None
+    stated = float(stream.duration * stream.time_base)
+    if form == "mp3":
+        # Up to three hold the encoder's delay and padding, which FFmpeg 7 cuts off but does not subtract.
+        frames = max(_mp3_frames(file) - 3, 0)
+        return min(stated, frames * (1152 if stream.rate >= 32_000 else 576) / stream.rate)
+    return stated
+
+
+def ends_within_page(file: BinaryIO) -> bool:
+    """Return whether the last page of an Ogg file is incomplete."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(end - _LARGEST_PAGE, 0))
+    tail = file.read()
+    page = tail[max(tail.rfind(b"OggS\0"), 0) :]
+    if len(page) < _PAGE_HEADER:
+        return True
+    segments = page[_PAGE_HEADER - 1]
+    return len(page) < _PAGE_HEADER + segments + sum(page[_PAGE_HEADER : _PAGE_HEADER + segments])
+
+
+def _riff_seconds(file: BinaryIO, seconds: float) -> float | None:
+    """Return the seconds that the header of a WAV or AIFF file promises; `seconds`: decoded ones."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    order = {b"RIFF": "<", b"RIFX": ">", b"FORM": ">"}.get(file.read(12)[:4])
+    while order and len(header := file.read(8)) == 8:
+        chunk, size = struct.unpack(f"{order}4sI", header)
+        if chunk in (b"data", b"SSND"):
+            # A program that writes to a pipe cannot know the size, and states about 2 or 4 GiB.
+            unknown = min(abs(size - 2**31), abs(size - 2**32)) <= 1 << 16
+            return None if unknown else seconds * size / max(min(size, end - file.tell()), 1)
+        file.seek(size + size % 2, os.SEEK_CUR)
+    return None
+
+
+def _mp3_frames(file: BinaryIO) -> int:
+    """Return the number of frames in the Xing header at the beginning of most MP3 files; 0 without it."""
+    file.seek(0)
+    start = file.read(10)
+    tag_size = sum(byte << shift for byte, shift in zip(start[6:], (21, 14, 7, 0), strict=False)) + 10
+    file.seek(tag_size if start[:3] == b"ID3" else 0)
+    head = file.read(4096)
+    xing = max(head.find(b"Xing"), head.find(b"Info"))
+    flags, count = struct.unpack(">II", head[xing + 4 : xing + 12].ljust(8, b"\0"))
+    return int(count) if xing >= 0 and flags & 1 else 0

@@ -1,4 +1,4 @@
-"""Pipes that a path names, as `<(ffmpeg ...)` does in a shell: nobody waits for ever for its writer."""
+"""Named pipes such as `<(ffmpeg ...)` of a shell, read with a limit on the silence of their writers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PATIENCE = 30.0
-"""Seconds without a byte after which nobody seems to write."""
+"""Seconds without a byte after which a pipe counts as silent."""
 PIECE = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes of one read."""
 
 
 class SilentError(TimeoutError):
-    """Nobody writes into a pipe."""
+    """A pipe without a writer."""
 
 
 def pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """All that is written into a pipe, up to its end.
-
-    Raises OSError; SilentError if nobody writes into it for a while, for which opening a file could wait.
-    """
+    """Yield the bytes of a pipe up to its end. Raises OSError; SilentError after PATIENCE without a byte."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         while select.select([descriptor], [], [], PATIENCE)[0]:
@@ -35,12 +32,12 @@ def pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
             yield piece
     finally:
         os.close(descriptor)
-    why = f"nobody has written into this pipe for {PATIENCE:g} s"
-    raise SilentError(errno.ETIMEDOUT, why, os.fspath(path))
+    problem = f"no program has written into this pipe for {PATIENCE:g} s"
+    raise SilentError(errno.ETIMEDOUT, problem, os.fspath(path))
 
 
 def read(path: Path, largest: int) -> bytes:
-    """The first bytes of a pipe, at most so many. Raises OSError as `pieces`."""
+    """Return at most `largest` first bytes of a pipe. Raises OSError as `pieces` does."""
     content = b""
     for piece in pieces(path):
         content += piece

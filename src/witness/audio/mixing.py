@@ -26,25 +26,25 @@ _CANCELED = 1e-3
 
 @dataclass
 class Mixer:
-    """Makes tracks of the channels of one recording, and remembers what it has seen of them."""
+    """Makes tracks of the channels of one recording, and measures them."""
 
     name: str
-    """What messages call the recording."""
+    """The recording's name in messages."""
     asked: Channels
     start: float = 0.0
     """Seconds of the recording before its first frame, for messages."""
     channels: int = 0
-    """Of the recording; 0 before its first frame."""
+    """Channels of the recording; 0 before its first frame."""
     peak: float = 0.0
     channel_power: float = 0.0
     mixed_power: float = 0.0
     levels: stereo.Levels = field(default_factory=stereo.Levels)
-    """Of two channels that may be the sides of a call."""
+    """Levels of two channels that may be the sides of a call."""
     _change: str = ""
     """The message that refuses a change of the number of channels."""
 
     def tracks(self, frames: Iterator[tuple[int, Float32]]) -> Iterator[tuple[int, Float32]]:
-        """(rate, (frames, channels)) -> (rate, (frames, tracks)): what `finished` makes the result of.
+        """(rate, (frames, channels)) -> (rate, (frames, tracks)) for `finished`.
 
         Raises InputError if samples are not numbers or far too large, or if the number of tracks changes.
         """
@@ -78,8 +78,8 @@ class Mixer:
         mixed = self._mixed(block) if n_channels > 1 else block
         if self.asked == Channels.MIX or self.channels != 2:
             return mixed
-        # Whether this is a call is known at its end. Until then the mix has beside it what gives the sides
-        # back, so that nothing is decoded twice, and the mix is that of any other recording to the last bit.
+        # Only its end tells whether this is a call. Until then a second track beside the mix can restore the
+        # sides, so that nothing is decoded twice, and the mix is that of any other recording to the last bit.
         if n_channels == 2:
             self.levels.add(rate, block)
             return np.concatenate([mixed, stereo.half_difference(block)], axis=1)
@@ -88,7 +88,7 @@ class Mixer:
     def _mixed(self, block: Float32) -> Float32:
         """(frames, channels) -> (frames, 1): their mean."""
         n_channels = block.shape[1]
-        # Channel by channel: the order in which numpy's own sum adds may depend on the shape of the block.
+        # Channel by channel: the order of numpy's own sum may depend on the shape of the block.
         mixed = block[:, :1].copy()
         for channel in range(1, n_channels):
             mixed += block[:, channel : channel + 1]
@@ -98,7 +98,7 @@ class Mixer:
         return mixed
 
     def finished(self, tracks: Sequence[spool.Spool]) -> Mixed:
-        """What becomes of all that `tracks` gave, resampled; in place. Raises InputError."""
+        """Finish the resampled result of `tracks`, in place. Raises InputError."""
         warnings = [*self._scaled(tracks)]
         if self.asked == Channels.SPLIT:
             return Mixed(tuple(tracks), "split", tuple(warnings))
@@ -133,6 +133,6 @@ class Mixed:
 
     tracks: tuple[spool.Spool, ...]
     layout: Literal["mix", "split", "call"]
-    """What the tracks are; "call": the two sides of one, each without the other's voice."""
+    """"call": the two sides of a call, each without the other's voice."""
     warnings: tuple[str, ...]
-    """One line each: what was corrected, and what is wrong with the channels."""
+    """One line each about corrections and faults of the channels."""

@@ -1,4 +1,4 @@
-"""A recording -> what a page needs of it: its outline, and its sound as Opus or as a link."""
+"""Sound of a recording for a page: its outline, and the sound as Opus or as a link."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import av
 import av.container
 import numpy as np
 
-from witness.audio import decode, tone
-from witness.audio.source import places
+from witness.audio import decode
+from witness.audio.source import possible_paths
 from witness.errors import InputError, OutputError
 from witness.options import PageAudio, Part
 from witness.progress import SILENT, Reporter
@@ -26,13 +26,16 @@ from witness.storage.files import sha256_at
 EMBEDDED = 20 * 60.0
 """Seconds of the longest recording that "auto" embeds: 3.6 MB of Opus, 4.8 MB in the page."""
 BITS = 24_000
-"""Bits per second of Opus, with which speech of 8 kHz bandwidth is clear."""
+"""Bits per second of Opus; speech of 8 kHz bandwidth is clear."""
 MP3_BITS = 48_000
-"""Bits per second of MP3, which other programs read."""
+"""Bits per second of MP3, for other programs."""
 PEAKS = 20
-"""Peaks per second of a short recording: one per pixel of a timeline that shows a minute."""
+"""Peaks per second of a short recording: a pixel each in a timeline of a minute."""
 MOST_PEAKS = 40_000
 """Peaks of a long recording; one per second of eleven hours."""
+
+PITCH, LEVEL = 1000.0, 0.1
+"""Hertz of the tone over covered parts, as broadcasters have it, and its share of full scale."""
 
 
 def take(
@@ -44,11 +47,10 @@ def take(
     covered: Spans = (),
     reporter: Reporter = SILENT,
 ) -> Sound | None:
-    """The sound for the page among `files`, which are formats and their paths, None for stdout.
+    """Make the sound for the page among `files`: formats and their paths, None for stdout.
 
-    `beside` is the folder of the JSON that the page is made from; a tone covers what is `covered` of sound
-    that is embedded. None if there is no page, if no sound is wanted, or if the recording cannot be used,
-    which is a note and no error.
+    `beside`: folder of the JSON that the page shows; a tone covers the `covered` spans of embedded sound.
+    Return None without a page or without sound in it, and, with a note, if the recording cannot be used.
     """
     pages = [path for form, path in files if form == "html"]
     if how == PageAudio.NONE or not pages:
@@ -56,10 +58,10 @@ def take(
     page = pages[0]
     try:
         path, recorded = located(source, beside)
-        # Rounded as in JSON, from which the same page can be made later.
+        # Rounded as in JSON, which can make the same page later.
         part = Part(round(source.transcribed.start, 3), round(source.transcribed.end, 3))
         embed = how == PageAudio.EMBED or (how == PageAudio.AUTO and part.duration < EMBEDDED)
-        # It is read once for its outline and, more slowly, once more for its sound.
+        # One pass for its outline and, more slowly, another one for its sound.
         total = part.duration * (2 if embed else 1)
 
         def tell(seconds: float) -> None:
@@ -83,17 +85,15 @@ def take(
 
 
 def located(source: Source, beside: Path | None) -> tuple[str, str | None]:
-    """Where the recording is now, and when it was made. Raises InputError if it cannot be found.
+    """Find the recording with the sha256 of the transcribed one; return its path and its date.
 
-    It is the one that was transcribed: its sha256 is compared. Somebody may have given it another name beside
-    the transcript, in the folder `beside`.
+    It may have another name in the folder `beside`, that of the transcript. Raises InputError.
     """
     if source.path in ("-", decode.SAMPLES):
         origin = "standard input" if source.path == "-" else "an array"
         raise InputError(f"the recording came from {origin}; fix: transcribe a file")
-    files = [
-        place for place in dict.fromkeys(places(source.path, beside)) if Path(place).is_file()
-    ]  # a pipe is empty by now
+    paths = dict.fromkeys(possible_paths(source.path, beside))
+    files = [path for path in paths if Path(path).is_file()]  # a pipe is empty by now
     for file in files:
         sha256, recorded = decode.about(file)
         if sha256 == source.sha256:
@@ -102,37 +102,38 @@ def located(source: Source, beside: Path | None) -> tuple[str, str | None]:
         return renamed, decode.about(renamed)[1]
     if not files:
         raise InputError(f"{source.path}: no such file; fix: put it back, or beside the JSON")
-    raise InputError(f"{files[0]}: differs from what was transcribed (sha256); fix: put the original back")
+    raise InputError(
+        f"{files[0]}: is not the transcribed recording (sha256 differs); fix: put the original back"
+    )
 
 
 def _renamed(source: Source, beside: Path) -> str | None:
-    """The file in a folder that has the contents of the recording, and its ending; None: none has.
+    """Find a file in a folder with the contents and the ending of the recording.
 
-    Those with a transcript of their own are not read.
+    Files beside a transcript with their name are skipped.
     """
     ending = Path(source.path).suffix.lower()
     try:
-        there = sorted(beside.iterdir())
+        files = sorted(beside.iterdir())
     except OSError:
         return None
-    for place in there:
-        if place.suffix.lower() != ending or not place.is_file() or place.with_suffix(".json").exists():
+    for file in files:
+        if file.suffix.lower() != ending or not file.is_file() or file.with_suffix(".json").exists():
             continue
         with suppress(OSError):
-            status = place.stat()
-            if _sha256(str(place), status.st_size, status.st_mtime_ns) == source.sha256:
-                return str(place)
+            status = file.stat()
+            if _sha256(str(file), status.st_size, status.st_mtime_ns) == source.sha256:
+                return str(file)
     return None
 
 
 @lru_cache(maxsize=4096)
 def _sha256(path: str, size: int, mtime_ns: int) -> str:  # noqa: ARG001 - another size or time, another file
-    """Of a file as it is now. Raises OSError."""
     return sha256_at(path)
 
 
 def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float, bytes]:
-    """The largest magnitude of a sample, and `Sound.peaks`."""
+    """Return the largest magnitude of a sample, and `Sound.peaks`."""
     total = max(1, round(part.duration * SAMPLE_RATE))
     parts = max(1, min(MOST_PEAKS, round(part.duration * PEAKS)))
     heights = np.zeros(parts, np.float32)
@@ -150,19 +151,20 @@ def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float,
 
 
 def _opus(path: str, part: Part, loudest: float, tell: Callable[[float], None], covered: Spans = ()) -> bytes:
-    """The part as WebM, which more versions of Safari play than Ogg; same samples, same bytes."""
-    blocks = tone.over(decode.blocks(path, part), covered, part.start)
+    """Encode a part as WebM, which more versions of Safari play than Ogg; same samples, same bytes."""
+    blocks = cover(decode.blocks(path, part), covered, part.start)
     return _encoded("webm", "libopus", BITS, _frames(blocks, 1.0 / max(1.0, loudest)), tell)
 
 
 def mp3(path: str, source: Source, covered: Spans) -> bytes:
-    """The whole recording at `path` as MP3, silent where it was not transcribed, with a tone over what is
-    `covered`: times stay as they are. Raises InputError, OutputError.
+    """Encode the whole recording at `path` as MP3, silent outside its transcribed part.
+
+    A tone covers the `covered` spans; all times stay the same. Raises InputError, OutputError.
     """
-    heard = source.transcribed
-    silent = ((0.0, heard.start), (heard.end, source.duration + 1.0))
+    part = source.transcribed
+    silent = ((0.0, part.start), (part.end, source.duration + 1.0))
     whole = decode.blocks(path, Part(0.0, source.duration))
-    blocks = tone.over(tone.over(whole, silent, level=0.0), covered)
+    blocks = cover(cover(whole, silent, level=0.0), covered)
     try:
         return _encoded("mp3", "libmp3lame", MP3_BITS, _frames(blocks, 1.0), lambda _: None)
     except av.FFmpegError as error:
@@ -176,7 +178,7 @@ def _encoded(
     frames: Iterable[av.AudioFrame],
     tell: Callable[[float], None],
 ) -> bytes:
-    """A file with these frames; `tell` is told how many seconds are done."""
+    """Encode frames to a file; `tell` is called with the seconds done."""
     file = io.BytesIO()
     # Without "bitexact" the file would hold a random number and the version of the library.
     with av.open(file, "w", format=container, options={"fflags": "+bitexact"}) as written:
@@ -193,7 +195,7 @@ def _encoded(
 
 
 def _frames(blocks: Iterable[Float32], gain: float) -> Iterator[av.AudioFrame]:
-    """Samples in frames for an encoder, times `gain`."""
+    """Yield samples in frames for an encoder, times `gain`."""
     done = 0
     for block in blocks:
         samples: Float32 = np.ascontiguousarray(block[None] * np.float32(gain))
@@ -204,8 +206,30 @@ def _frames(blocks: Iterable[Float32], gain: float) -> Iterator[av.AudioFrame]:
             done += samples.size
 
 
+def cover(
+    blocks: Iterable[Float32], spans: Spans, begin: float = 0.0, level: float = LEVEL
+) -> Iterator[Float32]:
+    """Replace samples (blocks of (samples,) at SAMPLE_RATE) by a tone within `spans`, in seconds.
+
+    The first sample is at `begin`; `level`: of the tone, 0 for silence.
+    """
+    edges = [tuple(round((edge - begin) * SAMPLE_RATE) for edge in span) for span in spans]
+    done = 0
+    for block in blocks:
+        covered = block
+        for first, last in edges:
+            first, last = max(0, first - done), min(len(block), last - done)
+            if first < last:
+                if covered is block:
+                    covered = block.copy()
+                times = np.arange(done + first, done + last) / SAMPLE_RATE
+                covered[first:last] = level * np.sin(2 * np.pi * PITCH * times)
+        yield covered
+        done += len(block)
+
+
 def _link(path: str, page: Path | None) -> str:
-    """A URL relative to the page, which still holds after both were moved together."""
+    """Return a URL relative to the page, which still holds after both were moved together."""
     target = os.path.abspath(path)  # noqa: PTH100 - links are not followed
     folder = os.path.abspath(page.parent if page is not None else ".")  # noqa: PTH100
     try:

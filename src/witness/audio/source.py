@@ -1,4 +1,4 @@
-"""A path -> the bytes of the recording, or why there are none. Nothing here decodes them."""
+"""A path -> the bytes of the recording, or an error. Nothing here decodes them."""
 
 from __future__ import annotations
 
@@ -32,19 +32,43 @@ sd2 shn snd spx tta ts vob voc vox w64 wav wave weba webm wma wmv wv
 """
 ENDINGS = frozenset(_ENDINGS.split())
 """Endings of recordings in a folder; a file that is named may have any."""
+NEEDED = 16
+"""First bytes of a file that tell its ending."""
+_BEGINNINGS = {
+    b"fLaC": "flac",
+    b"OggS": "ogg",
+    b"ID3": "mp3",
+    b"\x1a\x45\xdf\xa3": "webm",  # and Matroska, which is read in the same way
+    b"caff": "caf",
+    b"FORM": "aiff",
+    b"#!AMR": "amr",
+    b"\x30\x26\xb2\x75\x8e\x66\xcf\x11": "wma",
+    b"RF64": "wav",
+}
 ADDRESS = re.compile(r"(?i)(https?|ftp)://")
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL}
 """Errors of a path that leads nowhere, rather than of a disk."""
 
 
-def places(path: str, beside: Path | None) -> list[str]:
-    """Where a recording may be now that was at `path`; `beside` is the folder of its transcript."""
-    found = [path]
+def possible_paths(path: str, beside: Path | None) -> list[str]:
+    """List the possible paths of a recording that was at `path`; `beside`: folder of its transcript."""
+    paths = [path]
     if beside is not None:  # made from a folder above, or moved together with the transcript
         near = beside.absolute()
-        found += [str(folder / path) for folder in (near, *near.parents)]
-        found.append(str(near / Path(path).name))
-    return found
+        paths += [str(folder / path) for folder in (near, *near.parents)]
+        paths.append(str(near / Path(path).name))
+    return paths
+
+
+def guess_ending(first: bytes) -> str | None:
+    """Guess the ending of a file, without its dot, by its first bytes; None: not a recording."""
+    if first[:4] == b"RIFF":
+        return {b"WAVE": "wav", b"AVI ": "avi"}.get(first[8:12])
+    if first[4:8] == b"ftyp":
+        return "m4a" if first[8:11] in (b"M4A", b"M4B") else "mp4"
+    if len(first) > 1 and first[0] == 0xFF and first[1] & 0xE0 == 0xE0:  # the sync word of MPEG audio
+        return "aac" if first[1] & 0x06 == 0 else "mp3"
+    return next((ending for begins, ending in _BEGINNINGS.items() if first.startswith(begins)), None)
 
 
 def refuse_address(path: str) -> None:
@@ -66,10 +90,10 @@ def check(path: str) -> None:
 
 @contextlib.contextmanager
 def opened(path: str, name: str) -> Iterator[BinaryIO]:
-    """The bytes of `path` ("-" is standard input) from the beginning, seekable; a pipe is copied to a file.
+    """Open the bytes of `path` ("-" is standard input), seekable; a pipe is copied to a file.
 
-    `name` is what messages call it. Raises InputError if it cannot be read; so does reading the bytes, with
-    ReadError, where the disk fails.
+    `name` stands in messages. Raises InputError if it cannot be read; reading the bytes of a failing disk
+    raises ReadError.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -78,12 +102,12 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                     raise InputError(
                         f"{name}: is closed or a terminal; fix: pipe a recording in, or name a file"
                     )
-                given = sys.stdin.buffer
+                stdin = sys.stdin.buffer
                 with contextlib.suppress(io.UnsupportedOperation):  # stdin may have no file descriptor
-                    if stat.S_ISBLK(kind := os.fstat(given.fileno()).st_mode) or _endless(kind, given):
+                    if stat.S_ISBLK(mode := os.fstat(stdin.fileno()).st_mode) or _endless(mode, stdin):
                         raise InputError(f"{name}: is a device; fix: name a recording")
                 # A file given by `<` as well: it may not be at its beginning.
-                file = _copied(iter(partial(given.read, fifo.PIECE), b""), name, stack)
+                file = _copied(iter(partial(stdin.read, fifo.PIECE), b""), name, stack)
             elif Path(path).is_dir():
                 raise InputError(f"{name}: is a folder; fix: name a recording in it")
             elif Path(path).is_fifo():
@@ -102,7 +126,9 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                 f"{name}: could not be read (permission denied); fix: change its permissions or owner"
             ) from None
         except fifo.SilentError as error:
-            raise InputError(f"{name}: {error.strerror}; fix: start what is to write into it") from None
+            raise InputError(
+                f"{name}: {error.strerror}; fix: start the program that writes into it"
+            ) from None
         except OSError as error:
             if error.errno in _NO_PLACE:
                 raise InputError(
@@ -115,25 +141,23 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
 
 
 class _File(io.FileIO):
-    """A file whose failing disk is told as a ReadError, which none of its readers takes for damage."""
+    """File that raises ReadError for a failing disk, which no reader takes for damage."""
 
     def __init__(self, path: str, name: str) -> None:
         super().__init__(path, "rb", opener=files.at_once)
-        self._called = name
+        self._name = name
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """As io.FileIO does. Raises ReadError."""
         try:
             return super().readinto(buffer)
         except OSError as error:
-            raise _unreadable(self._called, error) from error
+            raise _unreadable(self._name, error) from error
 
     def readall(self) -> bytes:
-        """As io.FileIO does. Raises ReadError."""
         try:
             return super().readall()
         except OSError as error:
-            raise _unreadable(self._called, error) from error
+            raise _unreadable(self._name, error) from error
 
 
 def _unreadable(name: str, error: OSError) -> ReadError:
@@ -144,29 +168,29 @@ def _unreadable(name: str, error: OSError) -> ReadError:
 
 
 def _copied(pieces: Iterable[bytes], name: str, stack: contextlib.ExitStack) -> BinaryIO:
-    """A file without a name that holds all of them. Raises ScratchError if it has no room."""
-    place = spool.folder()
-    with _room(place, name):
-        copy = tempfile.TemporaryFile(dir=place)  # noqa: SIM115 - returned
+    """Copy all of them to a file without a name. Raises ScratchError if there is no room."""
+    folder = spool.folder()
+    with _room(folder, name):
+        copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - returned
         stack.enter_context(copy)
     for piece in pieces:
-        with _room(place, name):
+        with _room(folder, name):
             copy.write(piece)
             copy.flush()
     return cast(BinaryIO, copy)
 
 
 @contextlib.contextmanager
-def _room(place: str, name: str) -> Iterator[None]:
+def _room(folder: str, name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise ScratchError(
-            f"{place}: cannot hold what comes through {name} ({error.strerror}); fix: free disk space there, "
+            f"{folder}: cannot hold the bytes from {name} ({error.strerror}); fix: free disk space there, "
             "or set TMPDIR to a folder with more"
         ) from error
 
 
 def _endless(mode: int, file: BinaryIO) -> bool:
-    """Whether it is a device such as /dev/zero, which never ends; /dev/null ends immediately."""
+    """Return whether a file is a device such as /dev/zero, which never ends; /dev/null ends immediately."""
     return stat.S_ISCHR(mode) and os.fstat(file.fileno()).st_rdev != Path(os.devnull).stat().st_rdev

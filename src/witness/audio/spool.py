@@ -72,7 +72,7 @@ class Spool:
         self._write(start, samples)
 
     def _range(self, part: slice) -> tuple[int, int]:
-        """The first sample of a slice and the one after its last. Raises ValueError for a step."""
+        """Return the first sample of a slice and the sample after its last. Raises ValueError for a step."""
         start, stop, step = part.indices(self._count)
         if step != 1:
             raise ValueError(f"a spool has no slices with a step of {step}; read without a step first")
@@ -99,14 +99,14 @@ class Spool:
 
 
 def pieces(samples: Samples, size: int = PIECE) -> Iterator[tuple[int, Float32]]:
-    """All samples in pieces of at most `size`: (first sample, (n,) samples) each."""
+    """Yield the samples in pieces of at most `size`: (first sample, (n,) samples) each."""
     for start in range(0, len(samples), size):
         yield start, samples[start : start + size]
 
 
 def folder() -> str:
-    """The folder for large temporary files: TMPDIR, TEMP or TMP if set; else not /tmp, often memory."""
-    asked = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    if not asked and os.access(LARGE, os.W_OK | os.X_OK):
+    """Return the folder of large temporary files: TMPDIR, TEMP or TMP, or a folder that is rarely memory."""
+    chosen = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    if not chosen and os.access(LARGE, os.W_OK | os.X_OK):
         return LARGE
     return tempfile.gettempdir()

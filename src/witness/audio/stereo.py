@@ -1,4 +1,4 @@
-"""Two channels -> whether they are the two sides of a call, and each side without the other's voice.
+"""Detection of calls in two channels, and each side of a call without the other's voice.
 
 A telephone system that records each side in its own channel gives the best evidence for speakers there is. In
 such a recording speech comes and goes in both channels, mostly in one of them at a time. A mono recording in
@@ -21,14 +21,14 @@ SMOOTH = 11  # frames, 0.44 s: turns last longer, the notes and beats of music m
 LEVEL = 99.0  # percentile of a channel's frames that is its level: a minute of speech in an hour is enough
 PAUSES = 5.0  # percentile of a channel's frames that is a pause, if it has any
 DYNAMICS = 15.0  # least dB between level and pauses; hum and noise have less than 6
-ACTIVE = 25.0  # dB below its level down to which a channel sounds
+ACTIVE = 25.0  # dB below its level at which a channel still sounds
 ONE_SIDED = 10.0  # least dB between the channels, each relative to its own level
 MOSTLY = 0.6  # least share of the sounding time that is one-sided; double talk is a tenth to a third of calls
 EACH = 0.05  # least share of the sounding time of either side
 LEAST = 1.0  # least seconds of either side
 ALIKE = 0.5  # correlation of the waveforms above which the channels hold the same sound
 DEAD = 1e-6  # power, -60 dBFS, below which a channel's level is that of an empty channel
-HELD = 3  # frames for which a voice may still be heard as bleed: echoes come up to 0.1 s late
+HELD = 3  # frames of the delay of bleed: echoes take up to 0.1 s
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Levels:
 
 
 def is_call(powers: Float64) -> bool:
-    """Whether (3, frames) `Levels.powers` are those of a call with one side per channel."""
+    """Return whether (3, frames) `Levels.powers` belong to a call with one side per channel."""
     if powers.shape[1] < SMOOTH:
         return False
     total = powers.sum(axis=1)

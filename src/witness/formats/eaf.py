@@ -76,7 +76,7 @@ def _header(root: Element, reading: Reading, annotations: int) -> None:
     recording = reading.transcript.audio.path
     if Path(recording).suffix:  # not from standard input, nor from an array
         beside = reading.place.absolute().parent if reading.place is not None else None
-        near = source.places(recording, beside)
+        near = source.possible_paths(recording, beside)
         path = Path(next(filter(os.path.isfile, near), recording)).absolute()
         media = {"MEDIA_URL": path.as_uri(), "MIME_TYPE": MIME_TYPES.get(path.suffix.lower(), "unknown")}
         if beside is not None:

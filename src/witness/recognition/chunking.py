@@ -1,7 +1,7 @@
 """A track -> pieces that fit the recognizer's window, cut in pauses or at the quietest moment.
 
 A piece leaves out frames that the diarizer finds silent, so that a window holds as much speech as it can, and
-no silence in which a recognizer would invent words.
+no silence, which would make a recognizer invent words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BREAK = 15
 """Frames, 0.3 s. A pause that long is as good a place to cut as a longer one:
 docs/decisions/2026-11-24-time-of-recognition.md."""
 PAUSE = 10
-"""Frames of the shortest pause in which the language may change."""
+"""Frames of the shortest pause that may change the language."""
 BRIEF = FRAME_RATE // 2
 """Frames. Less does not tell its language."""
 EDGE = 10
@@ -42,7 +42,7 @@ not on its level, and invents words there."""
 LEAST = 15
 """Frames that sound. 0.3 s or less holds no word, and Whisper writes "Thank you."."""
 TONE_FROM = 6
-"""Bin of 50 Hz from which a frame's spectrum counts; below is the rumble of a room."""
+"""First bin of 50 Hz that counts in a frame's spectrum; below is the rumble of a room."""
 TONE_POWER = 0.95
 """Share of a frame's power in its two highest peaks that makes it a tone, or two as telephones have them."""
 TONES = 0.8

@@ -115,7 +115,7 @@ class CTranslate2Engine(WorkerEngine):
     def _recognize_clear(
         self, encoded: Sequence[Float32], pieces: Sequence[Float32], options: DecodeOptions
     ) -> Sequence[ChunkResult]:
-        """Return the texts of pieces in which no other language may be spoken; the others are `unclear`."""
+        """Return the texts of pieces that are certainly in one language; the others are `unclear`."""
         results = [ChunkResult([], None, unclear=True)] * len(pieces)
         clear = []
         for number, (encoding, piece) in enumerate(zip(encoded, pieces, strict=True)):

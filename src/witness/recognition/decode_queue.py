@@ -11,8 +11,8 @@ from witness.recognition.chunking import Piece
 from witness.recognition.fallback import Recognized
 
 ALONE = 2
-"""Most workers with which the first piece is decoded before all others: its words come sooner, and the rest
-no later. More workers would wait too long: docs/decisions/2026-11-24-time-of-recognition.md, "More cores"."""
+"""Most workers that all wait for the first piece: its words come sooner, and the rest no later. More workers
+would wait too long: docs/decisions/2026-11-24-time-of-recognition.md, "More cores"."""
 
 Send = Callable[[Sequence[Piece]], int]
 """Sends pieces of one language to the engine, and returns the number that `receive` takes."""
@@ -84,7 +84,7 @@ def _groups(pieces: Iterable[Piece], size: int) -> Iterator[list[Piece]]:
 
 
 def group_size(pieces: int, workers: int, limit: int) -> int:
-    """Return the size of groups, at most `limit`, with which all workers end at about the same time.
+    """Return the size of groups, at most `limit`, that lets all workers end at about the same time.
 
     Pieces together save work, but only once every worker has some do they save time.
     """

@@ -183,7 +183,7 @@ KEEP_BLOCKS = ":".join(
     f"glibc.malloc.{name}"
     for name in ("hugetlb=1", "arena_max=1", "mmap_max=0", "trim_threshold=2147483647", "top_pad=67108864")
 )
-"""Settings with which glibc 2.35 and later keep freed memory, in large pages."""
+"""Settings that let glibc 2.35 and later keep freed memory, in large pages."""
 
 
 def _start(name: Name, *, gpu: bool) -> Child:

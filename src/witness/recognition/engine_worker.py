@@ -59,7 +59,7 @@ class DecodeOptions:
     again: bool = False
     """Second try: the first text was doubtful, or had no words."""
     among: Sequence[str] | None = None
-    """Skip pieces in which another of these languages (empty: all) may be spoken than `language`."""
+    """Skip pieces that may hold another of these languages (empty: all) than `language`."""
 
 
 class EngineToken(NamedTuple):

@@ -39,7 +39,7 @@ ENDLESS = "has no end"
 DROPPED = "no words: the text never ends, as with music"
 SPARSE = "leaves speech without words"
 SHARE = 1 / 3
-"""Part of a piece's speech without words from which on its text is doubted:
+"""Part of a piece's speech without words that makes its text doubtful:
 docs/decisions/2026-11-25-words-that-were-lost.md."""
 SURE, ENOUGH = 0.65, 12
 """Mean probability of the tokens below which most words may be wrong, and tokens that it takes to say so:

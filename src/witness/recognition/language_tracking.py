@@ -29,9 +29,9 @@ if TYPE_CHECKING:  # a child process needs neither
     from witness.recognition.track_input import TrackInput
 
 SAMPLED = 3 * FRAME_RATE
-"""Frames of a part in which its language is detected."""
+"""Frames of a part that tell its language."""
 SUSPECTED = 0.5
-"""Probability in some part from which another language may be spoken there than that of the track."""
+"""Probability of another language than that of the track that makes a part unclear."""
 PART = 6 * FRAME_RATE
 """Most frames of a part."""
 CHANGE = 3.0
@@ -107,8 +107,8 @@ class TrackLanguages:
     ) -> Iterator[Recognized]:
         """Yield the text of each piece, in order, in the language spoken there.
 
-        Pieces in which another language than `main` may be spoken wait until their language is certain;
-        `again` recognizes pieces in the language they have.
+        Pieces that may hold another language than `main` wait until their language is certain; `again`
+        recognizes pieces in the language they have.
         """
         tracker = Tracker(main)
 
@@ -146,7 +146,7 @@ class Tracker:
 
     @property
     def waits(self) -> bool:
-        """Whether it holds pieces."""
+        """Some pieces are not certain yet."""
         return bool(self._held)
 
     def add(

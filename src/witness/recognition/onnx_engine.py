@@ -38,7 +38,7 @@ HALF = re.compile(r"[._-]fp16(?=[._-])")
 FULL = "quantized models lose words; fix: get the files in full precision (encoder-model.onnx and so on)"
 INTEGER = {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"}
 INTEGER |= {"DequantizeLinear", "MatMulNBits"}
-"""Operators of quantized models, whatever the name of the file."""
+"""Operators of quantized models, under any name of the file."""
 
 SPECIAL = re.compile(r"<.*>")
 """A token that is not text: <unk>, <pad>, <|en|>."""

@@ -55,7 +55,7 @@ MULTI_WINDOW = WINDOW // 3
 TELLING = 20
 """Pieces, ten minutes of speech, among them the piece that tells the language of the track."""
 SETTLED = 3.0
-"""Seconds before the next piece in which none of its words can lie."""
+"""Seconds before a piece that certainly hold none of its words."""
 CONTROL_TOKEN = re.compile(r"<\|[^<>|]*\|>")
 """<|endoftext|>, <|fr|>, <|0.00|>: a tokenizer takes them for the commands that they spell."""
 
@@ -214,7 +214,7 @@ class TrackRecognizer:
         raise self._failure
 
     def check(self) -> None:
-        """Raise UsageError if the model turned out to be unable to do what the options ask for."""
+        """Raise UsageError if the model turned out to be unable to obey the options."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -222,7 +222,7 @@ class TrackRecognizer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, type_: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving = True
         self._remote.kill()
@@ -252,7 +252,7 @@ class TrackRecognizer:
             self._results.put(error)
 
     def _check_options(self) -> None:
-        """Raise UsageError if the model cannot do what the options ask for."""
+        """Raise UsageError if the model cannot obey the options."""
         abilities, options = self._remote.abilities, self._options
         problem = None
         unknown = set(language_tracking.requested(options.language)) - set(abilities.languages)

@@ -114,7 +114,7 @@ class TranscribeCppEngine(WorkerEngine):
 
 
 def best_device(devices: Sequence[Any]) -> Any:
-    """Choose a Vulkan device of `transcribe_cpp.backends()`, cards first; None: there is none."""
+    """Choose a Vulkan device of `transcribe_cpp.backends()`, cards first, or return None."""
     ranks = {device_type: rank for rank, device_type in enumerate(DEVICE_TYPES)}
     able = [device for device in devices if device.kind == "vulkan"]
     return min(able, key=lambda device: ranks.get(device.device_type, math.inf), default=None)

@@ -14,7 +14,7 @@ FRAME_RATE = 50
 FRAME = SAMPLE_RATE // FRAME_RATE
 """Samples in a frame."""
 AROUND = 15
-"""Frames of the segmentation, 0.25 s, by which windows differ on when another voice begins."""
+"""Frames of the segmentation, 0.25 s, between windows' beginnings of the same voice."""
 
 
 class Speech:
@@ -58,7 +58,7 @@ class Speech:
 
     @property
     def finished(self) -> bool:
-        """Whether all windows are there."""
+        """All windows are there."""
         with self._news:
             return self._final >= len(self._votes)
 
@@ -80,7 +80,7 @@ class Speech:
         return int(np.searchsorted(self._nearest, self._final))
 
     def possible(self, first: int, last: int) -> Bool:
-        """(last - first,): frames in which any window has speech."""
+        """(last - first,): frames with speech in any window."""
         speech: Bool = self._votes[self._nearest[first:last]] > 0
         return speech
 
@@ -102,7 +102,7 @@ class Speech:
         return inside
 
     def likely(self, first: int = 0, last: int | None = None) -> Bool:
-        """(last - first,): frames in which at least half of the windows have speech."""
+        """(last - first,): frames with speech in at least half of the windows."""
         nearest = self._nearest[first:last]
         speech: Bool = 2 * self._votes[nearest] >= np.maximum(self._windows[nearest], 1)
         return speech

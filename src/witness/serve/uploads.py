@@ -25,7 +25,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from witness.audio import containers
+from witness.audio import source
 from witness.audio.source import ENDINGS
 from witness.errors import OutputError, WitnessError
 from witness.storage import files, transaction
@@ -308,7 +308,7 @@ class _Parts:
             return
         if self._name is not None:
             self._first += data[start:end]
-            if len(self._first) >= containers.NEEDED:
+            if len(self._first) >= source.NEEDED:
                 self._probe(self._name)
             return
         self._text += end - start
@@ -320,7 +320,7 @@ class _Parts:
 
     def _probe(self, name: str) -> None:
         """Take a recording whose name says nothing (`audio`, `blob`) for what it begins like."""
-        ending = containers.ending_of(self._first)
+        ending = source.guess_ending(self._first)
         self._keep(name if ending is None else f"{name.strip('.')}.{ending}")
         assert self._upload is not None  # noqa: S101 - for mypy
         self._waiting.append((self._upload.path, self._first))

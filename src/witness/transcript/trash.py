@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from msgspec import Struct
 
-from witness.audio.source import places
+from witness.audio.source import possible_paths
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import document, output_paths
 from witness.formats.registry import Format
@@ -154,7 +154,7 @@ def _update_recording_path(before: Path, path: Path) -> None:
         if _has_name(old.name, store.base_name(before)) and moved.is_file():
             new = str(moved) if old.is_absolute() else moved.name
         else:  # it did not move; look for it from the former folder
-            candidates = places(transcript.audio.path, before.parent)
+            candidates = possible_paths(transcript.audio.path, before.parent)
             new = next((each for each in candidates if Path(each).is_file()), transcript.audio.path)
         return replace(transcript, audio=replace(transcript.audio, path=new))
 
