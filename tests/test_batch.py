@@ -1,4 +1,4 @@
-"""`witness batch`: what is found, how it is named, what is done again and what is not."""
+"""`witness batch`: the recordings it finds, the names of their results, and those that are done again."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ def report(out: Path) -> dict[str, dict]:
     return {Path(entry["source"]).name: entry for entry in document["files"]}
 
 
-# --- what there is, and its names ---
+# --- recordings and names ---
 
 
 def test_a_folder_is_searched_and_its_tree_kept(tmp_path):
@@ -70,7 +70,7 @@ def test_a_folder_is_searched_and_its_tree_kept(tmp_path):
         (tmp_path / name).touch()
     found = folder.find([f"{tmp_path}/in"], tmp_path / "in" / "t")
     assert [place for _, place in found] == ["a.wav", "sub/deep/b.MP3"]
-    # Of several folders each has its name, a file that is named is taken whatever it is called.
+    # Each of several folders keeps its name; a named file is taken whatever its ending.
     found = folder.find([f"{tmp_path}/in/sub", f"{tmp_path}/in/t", f"{tmp_path}/in/notes.txt"], tmp_path)
     assert [place for _, place in found] == ["notes.txt", "sub/deep/b.MP3", "t/x.wav"]
     assert [place for _, place in folder.find([f"{tmp_path}/in/**/*.wav"], tmp_path)] == [
@@ -155,7 +155,7 @@ SETTINGS = Settings(Options(models="builtin", offline=True), Runtime(), {})
 
 
 class Workers:
-    """Workers of a batch that do what the test says."""
+    """Workers of a batch that call a function of the test."""
 
     def __init__(self, do=lambda _: Outcome(), workers: int = 1) -> None:
         self.workers = workers
@@ -339,7 +339,7 @@ def test_a_batch_resumes_and_tells_the_truth(tmp_path):
 
 @pytest.mark.slow
 def test_what_cannot_be_a_recording_or_is_not_ours_stops_nothing(tmp_path):
-    """A hostile manifest, somebody's file in the place of a result, a pipe, results with corrections."""
+    """A hostile manifest, a stranger's file in the place of a result, a pipe, results with corrections."""
     make(tmp_path / "in", 3, 1.0)
     os.mkfifo(tmp_path / "in" / "pipe.wav")
     (tmp_path / "in" / "socket.wav").symlink_to("/dev/null")
@@ -402,7 +402,7 @@ def test_a_format_of_what_is_done_is_written_from_the_transcript_with_its_correc
     assert {file: file.stat().st_mtime_ns for file in before} == before  # nothing was transcribed again
     stdout, _ = here(*arguments, "-f", "srt", cwd=tmp_path)
     assert "2 done before" in stdout
-    # Other settings would be another transcript, and it would disagree with what was corrected.
+    # Other settings give another transcript, which would disagree with the corrections.
     stdout, _ = here(*arguments, "-f", "vtt", "--speakers", 1, cwd=tmp_path, code=3)
     assert "call00.json: holds corrections" in stdout
     assert "1 done, 1 failed" in stdout

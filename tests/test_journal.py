@@ -1,4 +1,4 @@
-"""What is done of a recording is kept until it is complete, and believed only while it is whole."""
+"""The journal of an unfinished recording: kept until the work is complete, trusted only while intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One bar and one estimate for all of the work, by what the stages took on this machine."""
+"""One bar and one estimate for all of the work, from the times of the stages on this machine."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_two_cores_have_begun_together_says_nothing_before_both_are_done(tm
 
 
 def test_voices_that_are_heard_between_windows_are_not_put_down_to_these(tmp_path):
-    """As with the built-in models: what is told of windows and voices does not divide the time between them,
+    """As with the built-in models: the progress of windows and voices does not divide the time between them,
     and the first windows go by themselves, so a short recording begins faster than a long one goes on."""
     run, clock = workload(tmp_path, None), Clock()
     window, block = 0.06, 24 * 0.03

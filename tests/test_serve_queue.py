@@ -396,7 +396,7 @@ def test_how_far_the_work_is():
     assert course.left == pytest.approx(2.5)  # nor does the first piece, which is heard by itself
     now[0] = 116.0
     course.update("transcription", 1.5, 2)
-    assert course.left == pytest.approx(1.25)  # nor what was begun together after it
+    assert course.left == pytest.approx(1.25)  # nor do the pieces begun together after it
     now[0] = 118.0
     course.update("transcription", 1.75, 2)
     assert course.left == pytest.approx(0.625)  # told so soon after that, it is of the same round
@@ -423,7 +423,7 @@ def test_how_long_those_that_wait_will_take(tmp_path, hands):
     with desk(tmp_path, lambda _: SETTINGS) as queue:
 
         def told() -> int | None:
-            """What the one that is worked on says of the others."""
+            """Return the seconds after the recording at work until the others are done."""
             name = next(one.name for one in queue.board.statuses() if one.state == "working")
             hands[0].jobs[name][2].progress("decode", 1, 2)
             return next(one for one in queue.board.statuses() if one.name == name).row()["seconds_after"]
@@ -437,11 +437,11 @@ def test_how_long_those_that_wait_will_take(tmp_path, hands):
             added(queue, given(tmp_path, b"-" * size), name)
         done("a.wav", duration=10.0, seconds=2.0)
         wait_for(lambda: "b.WAV" in hands[0].jobs)
-        assert told() is None  # one is none to compare with
+        assert told() is None  # a single recording cannot be compared
         done("b.WAV", duration=10.0, seconds=2.2)
         wait_for(lambda: "c.wav" in hands[0].jobs and told() == 8)  # 400 bytes, 50 a second
         last = added(queue, given(tmp_path, b"-" * 100), "f.mp3")
-        wait_for(lambda: told() is None)  # nobody has seen one
+        wait_for(lambda: told() is None)  # none with this ending is done
         queue.cancel(last.id)
         wait_for(lambda: told() == 8)
         done("c.wav", duration=50.0, seconds=4.0)  # of another bit rate
@@ -544,7 +544,7 @@ def test_a_transcript_gives_way_to_another_one_only_where_that_is_asked_for(tmp_
         assert (job.again, job.settings.options.language) == (True, "fr")
         hands[-1].finish("a.wav", error=f"{recording}: it is damaged", code=4)
         wait_for(lambda: state(queue, standing) == "failed")
-    # It is told until somebody has answered, also by the next server.
+    # The error stays until a person answers, also with the next server.
     recording.unlink()
     with desk(tmp_path, chosen) as queue:
         library.look()

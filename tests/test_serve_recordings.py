@@ -45,7 +45,7 @@ def desk(tmp_path, monkeypatch):
 
 
 def left(desk) -> list[str]:
-    """What lies in the folder, apart from what the desk itself needs."""
+    """Return the names of the files in the folder, except the desk's own."""
     own = {"manifest.jsonl", ".witness-batch.lock", "lock"}
     return sorted(path.name for path in desk.folder.rglob("*") if path.is_file() and path.name not in own)
 

@@ -1,7 +1,7 @@
 """Hostile folders through `witness batch`: python tests/fuzz/folders.py [--first 0] [--count 300]
 
 Each folder of recordings has pipes, sockets, links in a circle, names of any length and bytes; each folder of
-results has a manifest with lines that are mutated, and somebody's files in the places of results. The batch
+results has a manifest with lines that are mutated, and a stranger's files in the places of results. The batch
 runs in a process of its own, whose recordings are worked on in it. Not allowed: more than a minute, a
 traceback, "please report it", an exit code that the README does not name, a file changed that is not the
 batch's, a recording without a result or an error. The last line is the sum as JSON.
@@ -33,7 +33,7 @@ from witness.work.manifest import Manifest
 
 OPTIONS = ["-f", "json", "-f", "txt", "--models", "builtin", "--offline", "--whisper", "none"]
 CODES = {0, 1, 2, 3}
-FOREIGN = b"somebody else's"
+FOREIGN = b"a stranger's"
 VALUES: tuple[Any, ...] = (
     *(
         "../esc/pwn",
@@ -105,7 +105,7 @@ def recordings(folder: Path, chance: random.Random, sound: bytes) -> None:
 
 
 def results(folder: Path, chance: random.Random, sources: list[str]) -> dict[Path, bytes]:
-    """What lies in the folder of the results before the batch begins; the files that must stay."""
+    """Fill the folder of the results before the batch; return the files that must stay."""
     folder.mkdir()
     kept = {}
     for name in ("good.json", "good.txt", "good.findings.npz", "a.json"):
@@ -176,7 +176,7 @@ def batch(work: Path, options: list[str], engine: Any) -> int:
 
 
 def complaint(work: Path, ended: trials.Ended, kept: dict[Path, bytes]) -> str | None:
-    """What is not allowed about the outcome; None: nothing."""
+    """Return the fault of the outcome; None: there is no fault."""
     if (wrong := trials.complaint(ended, CODES)) is not None:
         return wrong
     if [path.name for path in (work / "esc").iterdir()] or (work / "pwn").exists():

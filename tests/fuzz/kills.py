@@ -99,7 +99,7 @@ class Work:
         self._child.wait()
 
     def done(self) -> bool:
-        """Whether there is nothing more to do; then it has ended."""
+        """Return whether the work is done; end it then."""
         assert self._child is not None
         if self._way != "desk":
             return self._child.poll() is not None
@@ -113,7 +113,7 @@ class Work:
 
     @property
     def failure(self) -> str | None:
-        """How it failed."""
+        """The error, if it failed."""
         assert self._child is not None
         return (
             None
@@ -122,7 +122,7 @@ class Work:
         )
 
     def results(self) -> dict[str, bytes]:
-        """What was written, without the times that it took."""
+        """Return the files by name, without the times of the stages."""
         found = {}
         for path in sorted({*self.folder.rglob("talk.*")} - {self.folder / "talk.flac"}):
             content = path.read_bytes()
@@ -132,12 +132,12 @@ class Work:
         return found
 
     def litter(self) -> list[str]:
-        """Files that are neither results nor what a batch or the desk keeps."""
+        """Return the names of unfinished saves."""
         return [path.name for path in self.folder.rglob(".*.saving")]
 
 
 def journals() -> dict[str, bytes]:
-    """What is in each."""
+    """Return the contents of the journals by name."""
     found = {}
     for path in Path(os.environ["WITNESS_CACHE"], "unfinished").glob("*"):
         with suppress(FileNotFoundError):  # it was just deleted
@@ -146,7 +146,7 @@ def journals() -> dict[str, bytes]:
 
 
 def length() -> int:
-    """Of all journals together."""
+    """Return the bytes of all journals."""
     return sum(map(len, journals().values()))
 
 
@@ -161,7 +161,7 @@ def damage(chance: random.Random) -> None:
 
 
 def undisturbed(work: Work) -> tuple[dict[str, bytes], float, int]:
-    """The results, the seconds that they took, and how long the journal became."""
+    """Return the results, the seconds of the work, and the largest size of the journal."""
     begun, longest = time.monotonic(), 0
     work.start()
     while not work.done():
@@ -173,7 +173,7 @@ def undisturbed(work: Work) -> tuple[dict[str, bytes], float, int]:
 
 
 def moment(chance: random.Random, whole: float, longest: int) -> Callable[[], bool]:
-    """When to kill what is started now."""
+    """Return a condition for the kill of the work that starts now."""
     if chance.random() < ANY_MOMENT:
         end = time.monotonic() + chance.uniform(0.0, 1.1) * whole
         return lambda: time.monotonic() >= end
