@@ -62,7 +62,7 @@ def documents(folder: Path) -> dict[str, dict]:
 
 
 def begun(folder: Path, address: str, workers: list[int]) -> subprocess.Popen[bytes]:
-    """Start a batch from `in` to `far`; return it once two recordings are done and the first worker is busy."""
+    """Start a batch from `in` to `far`; return it once two recordings are done and a worker is busy."""
     command = ["in", "-o", "far", "-f", "json", "--whisper", "none", *OPTIONS, "--scheduler", address]
     process = subprocess.Popen(
         [sys.executable, "-m", "witness", "batch", *command],
