@@ -27,9 +27,8 @@ from witness.serve.library import index as indexes
 from witness.serve.library import reader, search
 from witness.serve.library.index import DamagedError, Index
 from witness.serve.library.library import Library, id_of, walk
-from witness.serve.library.passages import passages
+from witness.serve.library.passages import Hit, passages
 from witness.serve.library.query import parse
-from witness.serve.library.search import Hit
 from witness.transcript import store
 from witness.work.manifest import Entry, Manifest
 

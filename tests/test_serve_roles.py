@@ -219,12 +219,12 @@ def test_a_file_of_people(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "names nobody"),
+        ("", "has no people"),
         ("anna write", "line 1: write a name"),
         ("# x\nanna own 0123456789abcdef", "line 2: write a name"),
         ("anna write short", "too easy to guess"),
-        ("anna write 0123456789abcdef\nanna read fedcba9876543210", "there twice"),
-        ("anna write 0123456789abcdef\nbert read 0123456789abcdef", "there twice"),
+        ("anna write 0123456789abcdef\nanna read fedcba9876543210", "in the file twice"),
+        ("anna write 0123456789abcdef\nbert read 0123456789abcdef", "in the file twice"),
     ],
 )
 def test_a_file_that_is_none(tmp_path, text, says):

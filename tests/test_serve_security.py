@@ -69,7 +69,7 @@ def app(desk: AppState, **more):
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """The rest of what is refused is read for a moment only."""
-    monkeypatch.setattr("witness.serve.security.LINGER", 0.1)
+    monkeypatch.setattr("witness.serve.app_state.LINGER", 0.1)
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
-"""State that all requests share, and what a handler reads from its request."""
+"""State that all requests share, and helpers that read a request."""
 
 from __future__ import annotations
 
+import asyncio
+import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive
 
 from witness.options import Options, Runtime
 from witness.serve.editing.worker import Worker
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LINGER = 1.0
+"""Seconds to read the rest of a refused request."""
 GONE = "there is no such transcript anymore; go back to the recordings"
 
 
@@ -85,6 +91,18 @@ def queue_of(request: Request) -> Queue:
     if queue is None:
         raise HTTPException(503, "this desk takes no recordings")
     return queue
+
+
+async def discard(receive: Receive, limit: float = math.inf) -> None:
+    """Read at most so many bytes that a client still sends, for a moment, so that it reads a refusal."""
+
+    async def read() -> None:
+        left = limit
+        while left > 0 and (message := await receive()).get("more_body", False):
+            left -= len(message.get("body", b""))
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(read(), LINGER)
 
 
 async def path_of(request: Request) -> Path:

@@ -44,7 +44,7 @@ class Role(Choice):
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who may use the desk."""
+    """A person who may use the desk."""
 
     name: str
     role: Role
@@ -70,12 +70,12 @@ def least(scope: Scope) -> Role | None:
 
 
 def is_token(text: str) -> bool:
-    """Whether it is long enough, and a browser can send it."""
+    """Tell whether a text is long enough for a token, and a browser can send it."""
     return len(text) >= SHORTEST and text.isascii() and text.isprintable() and " " not in text
 
 
 def read(path: Path) -> tuple[User, ...]:
-    """The people in a file. Raises InputError that names the line."""
+    """Read the people in a file. Raises InputError that names the line."""
     try:
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise InputError(f"{path}: others can read the tokens in it; run: chmod 600 {path}")
@@ -83,7 +83,7 @@ def read(path: Path) -> tuple[User, ...]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise InputError(f"{path}: cannot be read ({why}); give a file of people") from error
-    found: list[User] = []
+    users: list[User] = []
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields or fields[0].startswith("#"):
@@ -98,9 +98,9 @@ def read(path: Path) -> tuple[User, ...]:
                 f"{path}, line {number}: the token is too easy to guess; give at least {SHORTEST} letters "
                 "and digits"
             )
-        if any(name == one.name or token == one.token for one in found):
-            raise InputError(f"{path}, line {number}: this name or token is there twice")
-        found.append(User(name, Role(role), token))
-    if not found:
-        raise InputError(f"{path}: names nobody; write a line for each person: name, role, token")
-    return tuple(found)
+        if any(name == user.name or token == user.token for user in users):
+            raise InputError(f"{path}, line {number}: this name or token is in the file twice")
+        users.append(User(name, Role(role), token))
+    if not users:
+        raise InputError(f"{path}: has no people; write a line for each person: name, role, token")
+    return tuple(users)

@@ -1,15 +1,16 @@
-"""What stands before every handler: who may ask, from where, and how much.
+"""Guard before every handler: the rights of a request, its origin and its size.
 
 - `Host` must be an address or a name of this machine: a stranger's page whose name suddenly leads here (DNS
-  rebinding) sends that name.
-- `Origin`, where a browser sends it, must be the desk's own: no other page may ask or post. Those that the
-  desk was started with (`--origin`) may use the interface for programs, with the token.
+  rebinding) sends that name. Not Starlette's TrustedHostMiddleware, which cannot allow all addresses.
+- `Origin`, where a browser sends it, must be the desk's own: no other page may ask or post. Pages of the
+  origins in `--origin` may use the interface for programs, with the token. Not Starlette's CORSMiddleware,
+  which refuses no other origin and works on all addresses alike.
 - A browser shows a ticket that works once (`?ticket=`), or the token on a page that asks for it, and gets a
   cookie that scripts cannot read and other sites cannot send. It is a random value: browsers send cookies to
   all servers of a host, whatever their port. Programs send the token as `Authorization: Bearer`.
-- Others than the owner have tokens of their own, with a role that says what they may do (`roles`).
+- Each other person has a token and a role (`roles`).
 - A request may not be larger or slower than the limits.
-- Nothing that a request or a file says goes into a log.
+- Logs have no text of a request or a file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import secrets
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -33,8 +33,9 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from witness.serve import errors, roles
-from witness.serve.app_state import Quotas
+from witness.serve.app_state import Quotas, discard
 from witness.serve.roles import Role, User
+from witness.serve.routes.home import template
 
 COOKIE = "witness"
 """Name of the cookie, before the port: browsers share cookies among all ports of a host."""
@@ -42,7 +43,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""For all that names no policy of its own."""
+"""Policy of answers without another one."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -53,18 +54,18 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 LARGE = ("/api/recordings", "/v1/audio/transcriptions", "/v1/audio/translations")
-"""Where recordings are sent."""
+"""Addresses that take recordings."""
 HEALTH = "/health"
-"""Says that the server answers, to everybody, and nothing else."""
+"""Address that tells everyone that the server works, and nothing else."""
 PROGRAMS = "/v1/"
-"""Where the interface for programs is."""
+"""Prefix of the interface for programs."""
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "*, Authorization",
     "Access-Control-Max-Age": "600",
 }
 UNLOCK = "/unlock"
-"""Where the page for the token sends it."""
+"""Address of the form with the token."""
 PAGES = re.compile(r"/(notes|t/[0-9a-f]{16}/)?")
 """The paths of pages for people."""
 LOCKED = "this needs the token: send it as `Authorization: Bearer TOKEN`"
@@ -72,34 +73,30 @@ ASKING = (
     "default-src 'none'; style-src 'unsafe-inline'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""The policy of that page, which fetches nothing: nothing is given out yet."""
+"""Policy of that page, which may fetch nothing."""
 MOST_SESSIONS = 100
-"""Browsers of one person that are let in at the same time; beyond them, the earliest asks again."""
-LINGER = 1.0
-"""Seconds for which the rest of a refused request is read, so that its client reads the answer."""
+"""Browsers of one person with a cookie; one more ends the earliest."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who else gets to the desk, and how."""
+    """Names, tickets and people that a desk accepts."""
 
     names: Sequence[str] = ()
-    """What this machine is called besides its addresses and `localhost`."""
+    """Names of this machine besides its addresses and `localhost`."""
     tickets: Sequence[str] = ()
     """Each opens the desk in one browser, once: an address is kept in histories, and a browser's command line
     can be read by everybody on the machine."""
     origins: Sequence[str] = ()
-    """Their pages may use what programs use."""
+    """Origins whose pages may use the interface for programs."""
     users: Sequence[User] = ()
-    """They have tokens of their own."""
     public: str = ""
-    """The origin by which a proxy leads here; its host is among `names`."""
+    """The origin of a proxy in front; its host is among `names`."""
     encrypted: bool = False
-    """Whether connections are."""
 
 
 class Guard:
-    """The ASGI application, guarded. Whoever has `token` may do everything."""
+    """An ASGI application with a guard. `token` grants full access."""
 
     def __init__(self, app: ASGIApp, token: str, limits: Quotas, access: Access) -> None:
         self.app, self.limits = app, limits
@@ -108,7 +105,7 @@ class Guard:
         self._origins = frozenset(map(str.lower, access.origins))
         self._owner = User("owner", Role.WRITE, token)
         self._users, self._tickets = (self._owner, *access.users), list(access.tickets)
-        self._sessions: dict[str, User] = {}  # in the order in which they began
+        self._sessions: dict[str, User] = {}  # the earliest first
         self._names = {"localhost", *map(str.lower, access.names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,8 +113,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        guest = self._guest(scope)
-        send = _with_headers(send, {**HEADERS, **guest})
+        send = _with_headers(send, {**HEADERS, **self._guest_headers(scope)})
         if (answer := self._refuse(scope)) is not None:
             await self._answer_and_close(answer, scope, receive, send)
             return
@@ -139,7 +135,7 @@ class Guard:
                 raise
             await self._answer_and_close(errors.error(refusal.status, refusal.message), scope, receive, send)
         except ClientDisconnect:
-            pass  # nobody reads an answer
+            pass
         except Exception as raised:
             print(f"witness: {_where(raised)}", file=sys.stderr)  # noqa: T201
             if not begun:
@@ -147,16 +143,16 @@ class Guard:
                 await self._answer_and_close(errors.error(500, message), scope, receive, send)
 
     def _refuse(self, scope: Scope) -> Response | None:
-        """The answer to who may not ask, or asks for the cookie; None: go on."""
+        """Return a refusal, or a cookie for a ticket; None: let the request pass."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_here(host):
             return errors.error(421, "this desk has another name; open the address that it printed")
-        origin, guest = headers.get("origin"), self._guest(scope)
-        own = {f"{scope['scheme']}://{host}".lower(), self._public} - {""}
-        if origin is not None and origin.lower() not in own and not guest:
+        origin, guest = headers.get("origin"), self._guest_headers(scope)
+        same = {f"{scope['scheme']}://{host}".lower(), self._public} - {""}
+        if origin is not None and origin.lower() not in same and not guest:
             return errors.error(403, "another site may not use this desk")
-        if guest and scope["method"] == "OPTIONS":  # what a browser asks before it sends a token
+        if guest and scope["method"] == "OPTIONS":  # a browser's question before it sends a token
             return Response(status_code=204, headers=_PREFLIGHT)
         if scope["path"] == HEALTH and scope["method"] in ("GET", "HEAD"):
             return JSONResponse({"status": "ok"})
@@ -164,12 +160,12 @@ class Guard:
         largest = self.limits.upload if scope["path"] in LARGE else self.limits.body
         cookie = None if guest else f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for name, value in query if name == "ticket"]
-        if cookie and given and scope["method"] == "GET" and self._opens(given[0]):
+        tickets = [value for name, value in query if name == "ticket"]
+        if cookie and tickets and scope["method"] == "GET" and self._use_ticket(tickets[0]):
             rest = urlencode([(name, value) for name, value in query if name != "ticket"])
             path = f"/{scope['path'].lstrip('/')}"  # `//name` would be another host
             return self._welcome(self._owner, path + (f"?{rest}" if rest else ""), cookie)
-        if (user := self._knows(headers, cookie)) is None:
+        if (user := self._user(headers, cookie)) is None:
             if cookie and scope["path"] == UNLOCK and scope["method"] == "POST":
                 return None  # the body has the token
             if "text/html" in headers.get("accept", ""):
@@ -183,8 +179,8 @@ class Guard:
             return errors.error(413, _too_large(largest))
         return None
 
-    def _guest(self, scope: Scope) -> dict[str, str]:
-        """The headers that let a page of another origin read the answer; empty: none may."""
+    def _guest_headers(self, scope: Scope) -> dict[str, str]:
+        """Return headers that let a page of an accepted origin read the answer; empty: another origin."""
         origin, path = Headers(scope=scope).get("origin", ""), scope["path"]
         if origin.lower() not in self._origins or not (path.startswith(PROGRAMS) or path == HEALTH):
             return {}
@@ -196,7 +192,7 @@ class Guard:
         }
 
     def _is_here(self, host: str) -> bool:
-        """Whether a Host is this machine's; its port may be another's that leads here (ssh -L)."""
+        """Tell whether a Host is this machine's; its port may be a tunnel's that leads here (ssh -L)."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -204,52 +200,51 @@ class Guard:
         if name in self._names:
             return True
         try:
-            ipaddress.ip_address(name)  # no name, so no name that was made to lead here
+            ipaddress.ip_address(name)  # an address cannot be made to lead here
         except ValueError:
             return False
         return True
 
-    def _opens(self, given: str) -> bool:
-        """Whether it is a ticket, which is used up."""
-        found = next((ticket for ticket in self._tickets if _same(given, ticket)), None)
-        if found is not None:
-            self._tickets.remove(found)
-        return found is not None
+    def _use_ticket(self, text: str) -> bool:
+        """Tell whether it is a ticket, and use that up."""
+        ticket = next((ticket for ticket in self._tickets if _same(text, ticket)), None)
+        if ticket is not None:
+            self._tickets.remove(ticket)
+        return ticket is not None
 
-    def _welcome(self, user: User, place: str, cookie: str) -> Response:
-        """The cookie, and where to go."""
+    def _welcome(self, user: User, address: str, cookie: str) -> Response:
+        """Return a new cookie and an address to go to."""
         session = secrets.token_urlsafe()
         self._sessions[session] = user
         earlier = [key for key, person in self._sessions.items() if person == user]
         if len(earlier) > MOST_SESSIONS:
             del self._sessions[earlier[0]]
-        answer = RedirectResponse(place, 303)
+        answer = RedirectResponse(address, 303)
         answer.set_cookie(cookie, session, httponly=True, samesite="strict", secure=self._secure)
         return answer
 
     async def _unlock(self, scope: Scope, receive: Receive) -> Response:
-        """The answer to the page that asks for the token. Raises _RefusedError."""
-        content = b""
+        """Answer the page that asks for the token. Raises _RefusedError."""
+        content = b""  # not Starlette's form parser, which would take 8 MiB from any stranger
         more = True
         while more and len(content) < _LONGEST_FORM:
             message = await receive()
             content += message.get("body", b"")
             more = message.get("more_body", False)
         fields = dict(parse_qsl(content.decode("latin-1")))
-        user = None if more else self._whose(fields.get("token", "").strip())
-        place = fields.get("place", "")
+        user = None if more else self._owner_of(fields.get("token", "").strip())
+        page = fields.get("place", "")
         if user is None:
-            return _ask_for_token(403, place)
-        return self._welcome(user, _page(place), f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
+            return _ask_for_token(403, page)
+        return self._welcome(user, _page(page), f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
 
-    def _whose(self, token: str) -> User | None:
-        """Whom a token belongs to."""
+    def _owner_of(self, token: str) -> User | None:
         return next((user for user in self._users if _same(token, user.token)), None)
 
-    def _knows(self, headers: Headers, cookie: str | None) -> User | None:
-        """Who sends a request, by a token or the cookie of that name."""
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and (user := self._whose(given.strip())) is not None:
+    def _user(self, headers: Headers, cookie: str | None) -> User | None:
+        """Return the sender of a request, by a token or the cookie of that name."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and (user := self._owner_of(token.strip())) is not None:
             return user
         if cookie is None:
             return None
@@ -261,16 +256,13 @@ class Guard:
         return next((user for session, user in self._sessions.items() if _same(value, session)), None)
 
     async def _answer_and_close(self, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and end the connection, because what else comes on it would be the rest of the request.
-
-        Not at once: what was sent and is not read would take the answer from its client.
-        """
+        """Answer, and end the connection after reading the rest of the request, or a part of it."""
         answer.headers["Connection"] = "close"
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.body":
                 await send({**message, "more_body": True})
-                await _discard(receive, self.limits.body)
+                await discard(receive, self.limits.body)
                 message = {**message, "body": b""}
             await send(message)
 
@@ -281,43 +273,17 @@ _LONGEST_FORM = 1 << 14
 """Bytes of a form with a token."""
 
 
-def _page(place: str) -> str:
-    """The path of a page, or else of the first one: no form leads anywhere else."""
-    return place if PAGES.fullmatch(place) else "/"
+def _page(path: str) -> str:
+    """Return the path if it is that of a page, or else of the first one."""
+    return path if PAGES.fullmatch(path) else "/"
 
 
-def _ask_for_token(status: int, place: str) -> Response:
-    """The page that asks a person for the token, and leads to what was asked for."""
-    wrong = "<p role=alert>That is not the token of this desk.</p>" if status == 403 else ""
+def _ask_for_token(status: int, path: str) -> Response:
+    """Return the page that asks a person for the token, and then leads to a page."""
     # With "no-referrer" browsers would send the form from the origin "null", which is another site's.
     headers = {"Content-Security-Policy": ASKING, "Referrer-Policy": "same-origin"}
-    return HTMLResponse(_ASK.replace("WRONG", wrong).replace("PLACE", _page(place)), status, headers)
-
-
-_ASK = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<title>Open the desk</title>
-<style>
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 34rem; margin: 4rem auto; padding: 0 1rem }
-input, button { font: inherit; padding: .4rem .6rem; max-width: 100%; box-sizing: border-box }
-input { width: 24rem }
-</style>
-<main>
-<h1>Open the desk</h1>
-WRONG
-<form method="post" action="/unlock"><input type="hidden" name="place" value="PLACE">
-<p><label for="token">Token of <code>witness serve</code></label></p>
-<p><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
-<button>Open</button></p>
-</form>
-<p>The address that <code>witness serve</code> printed works once. The token is the one that it was started
-with (<code>--token</code> or <code>WITNESS_TOKEN</code>); otherwise it printed one.</p>
-</main>
-</html>
-"""
+    text = template("unlock.html.j2").render(wrong=status == 403, page=_page(path))
+    return HTMLResponse(text, status, headers)
 
 
 class _RefusedError(Exception):
@@ -339,11 +305,11 @@ class _Body:
         self._whole = False
 
     async def receive(self) -> Message:
-        """The next message. Raises _RefusedError."""
-        if self._whole:  # it waits for the end of the connection
+        """Return the next message. Raises _RefusedError."""
+        if self._whole:  # Starlette waits for the end of the connection
             return await self._receive()
         now = asyncio.get_running_loop().time()
-        if self._begun is None:  # nothing is late that nobody has asked for
+        if self._begun is None:  # the handler may begin to read late
             self._begun = now
         patience = self._limits.patience
         late = self._begun + patience + self._read / self._limits.slowest - now
@@ -362,13 +328,13 @@ def _too_large(largest: int) -> str:
     return f"the request is larger than {largest >> 20} MiB; send less"
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether both are equal, in a time that does not depend on where they differ."""
-    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
+def _same(text: str, secret: str) -> bool:
+    """Compare in a time that does not depend on the difference."""
+    return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
-    """Adds the headers that an answer does not have."""
+    """Add headers that an answer does not have."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -380,23 +346,11 @@ def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
     return sending
 
 
-async def _discard(receive: Receive, most: int) -> None:
-    """Read so many bytes that a client still sends, for a moment."""
-
-    async def drain() -> None:
-        left = most
-        while left > 0 and (message := await receive()).get("more_body", False):
-            left -= len(message["body"])
-
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(drain(), LINGER)
-
-
 def _where(raised: Exception) -> str:
-    """The kind of an error and the line of ours that led to it; its message may name a person or a file."""
+    """Return the class of an error and our line that led to it; its message may name a person or a file."""
     frames = [frame for frame in traceback.extract_tb(raised.__traceback__) if "witness" in frame.filename]
     last = frames[-1] if frames else None
-    place = (
+    line = (
         "" if last is None else f" in {last.name}, line {last.lineno} of {last.filename.rsplit('/', 1)[-1]}"
     )
-    return f"{type(raised).__name__}{place}; this is a bug, please report it"
+    return f"{type(raised).__name__}{line}; this is a bug, please report it"

@@ -26,24 +26,25 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from witness.errors import InputError, UsageError, WitnessError
 
 PORT = 8420
-"""The port that is tried first."""
+"""The usual port."""
 MOST_IDLE = 64
-"""Connections of one peer that wait for a request; a browser has six."""
+"""Idle connections of one peer; a browser has six."""
 PATIENCE = 30.0
-"""Seconds that the head of a request may take."""
+"""Seconds for the head of a request to arrive."""
 GRACE = 0.3
-"""Seconds for answers that are under way when the server is to end."""
+"""Seconds for the last answers when the server ends."""
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket that listens: at `port`, or if that is None at the usual one, or else at any that is free.
+    """Return a listening socket: at `port`, or if that is None at the usual one, or else at any free one.
 
-    Raises WitnessError if the port is taken, UsageError if the host is none of this machine.
+    Raises WitnessError if the port is taken, UsageError if the host is not an address of this machine.
     """
     try:
-        found = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)
-        family, _, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)  # browsers try it first
-        listening = socket.create_server(place[:2], family=family, backlog=256)
+        choices = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)
+        # Browsers try IPv4 first.
+        family, _, _, _, local = min(choices, key=lambda choice: choice[0] != socket.AF_INET)
+        listening = socket.create_server(local[:2], family=family, backlog=256)
         # Connections inherit it. Otherwise the body of an answer waits 40 ms for the receipt of its head.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
@@ -61,13 +62,13 @@ def bind(host: str, port: int | None) -> socket.socket:
 
 
 def names(host: str) -> tuple[str, ...]:
-    """What this machine may be called in an address, besides localhost."""
-    own = socket.gethostname()
-    return (host,) if is_loopback(host) else (host, own, f"{own}.local")
+    """Return names of this machine in an address, besides localhost."""
+    name = socket.gethostname()
+    return (host,) if is_loopback(host) else (host, name, f"{name}.local")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Tell whether only this machine reaches the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -75,14 +76,14 @@ def is_loopback(host: str) -> bool:
 
 
 def address(host: str, listening: socket.socket, scheme: str = "http") -> str:
-    """Where a browser on this machine finds the server."""
+    """Return the URL for a browser on this machine."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared
     return _url(scheme, name, listening)
 
 
 def address_for_others(host: str, listening: socket.socket, scheme: str = "http") -> str:
-    """Where other machines find it: at `host`; if that is all addresses, at the one of the usual way out."""
-    return _url(scheme, _way_out(host) if host in ("0.0.0.0", "::") else host, listening)  # noqa: S104
+    """Return the URL for other machines; for a `host` of all addresses, that of the usual route."""
+    return _url(scheme, _routed_address(host) if host in ("0.0.0.0", "::") else host, listening)  # noqa: S104
 
 
 def _url(scheme: str, name: str, listening: socket.socket) -> str:
@@ -90,8 +91,8 @@ def _url(scheme: str, name: str, listening: socket.socket) -> str:
     return f"{scheme}://[{name}]:{port}/" if ":" in name else f"{scheme}://{name}:{port}/"
 
 
-def _way_out(host: str) -> str:
-    """This machine's address on its network; its name if it has none. Nothing is sent to find it out."""
+def _routed_address(host: str) -> str:
+    """Return this machine's address on its network, or else its name, without sending anything."""
     family, far = (socket.AF_INET6, "2001:db8::1") if host == "::" else (socket.AF_INET, "192.0.2.1")
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -103,13 +104,13 @@ def _way_out(host: str) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Of a server that encrypts."""
+    """The certificate of a server that encrypts."""
 
     cert: Path
     key: Path
 
     def check(self) -> None:
-        """Raises InputError if they cannot be used, or do not belong together."""
+        """Load certificate and key. Raises InputError if they do not work together."""
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
                 self.cert,
@@ -125,7 +126,7 @@ class Certificate:
 
 
 def qr_code(text: str) -> str:
-    """A QR code for a terminal. Raises ImportError where the extra `serve` is older than this."""
+    """Return a QR code for a terminal. Raises ImportError where the extra `serve` lacks segno."""
     import segno
 
     shown = io.StringIO()
@@ -137,14 +138,14 @@ def qr_code(text: str) -> str:
 def serving(
     app: ASGIApp, listening: socket.socket, certificate: Certificate | None = None
 ) -> Iterator[threading.Thread]:
-    """Answer requests meanwhile, in a thread, which is given once it does."""
+    """Answer requests meanwhile, in a thread; yields it once it does."""
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # its lines would name what was asked for
+        log_level="critical",  # its lines would name the requested addresses
         access_log=False,
         server_header=False,
         timeout_keep_alive=int(PATIENCE),
@@ -172,7 +173,7 @@ def run(
     ready: Callable[[], None],
     certificate: Certificate | None = None,
 ) -> None:
-    """Serve until an exception (Ctrl-C) ends the wait; `ready` is called once requests are answered.
+    """Serve until an exception (Ctrl-C) ends the wait, and call `ready` once requests are answered.
 
     Raises WitnessError if the server ends by itself.
     """
@@ -186,30 +187,30 @@ def run(
 
 @contextmanager
 def terse() -> Iterator[None]:
-    """Keep from stderr what the libraries log, but for what somebody can mend, which is said in a line."""
-    told = _Told()
+    """Keep the libraries' logs from stderr, but for one line about too many connections."""
+    handler = _ConnectionLimit()
     loggers = [logging.getLogger(name) for name in ("asyncio", "python_multipart")]
     for logger in loggers:
-        logger.addHandler(told)
+        logger.addHandler(handler)
         logger.propagate = False
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeHandler(told)
+            logger.removeHandler(handler)
             logger.propagate = True
 
 
-class _Told(logging.Handler):
+class _ConnectionLimit(logging.Handler):
     OFTEN = 60.0
-    """Seconds between two lines."""
+    """Least seconds between two lines."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self._said = -math.inf
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell of too many open files and connections."""
+        """Print a line about too many open files and connections."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, OSError) or error.errno not in _LIMITS:
             return
@@ -222,13 +223,13 @@ class _Told(logging.Handler):
 _LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 _idle: dict[str, dict[PatientProtocol, None]] = {}
-"""Peer -> its connections that wait for a request, the longest wait first."""
+"""Idle connections of each peer, the longest wait first."""
 
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection on which no head of a request arrives in time; uvicorn would wait for ever.
+    """Protocol that closes a connection without the head of a request in time; uvicorn waits for ever.
 
-    Of too many that wait, it closes the one that has waited longest.
+    Of too many idle connections it closes the one with the longest wait.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -238,10 +239,10 @@ class PatientProtocol(H11Protocol):
         self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
-        """Go on waiting while there is no head."""
-        had = self.cycle
+        """Wait on while the head is incomplete."""
+        before = self.cycle
         super().data_received(data)
-        waits = self.cycle is None or (self.cycle is had and self.cycle.response_complete)
+        waits = self.cycle is None or (self.cycle is before and self.cycle.response_complete)
         if not waits:
             self._leave()
             self._late.cancel()
@@ -249,7 +250,7 @@ class PatientProtocol(H11Protocol):
             self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing to wait for."""
+        """Stop waiting."""
         self._leave()
         self._late.cancel()
         super().connection_lost(exc)
@@ -269,7 +270,7 @@ class PatientProtocol(H11Protocol):
         waiting[self] = None
         if len(waiting) > MOST_IDLE:
             oldest = next(iter(waiting))
-            del waiting[oldest]  # its end is told later, maybe after others have come
+            del waiting[oldest]  # `connection_lost` comes later, maybe after other connections
             oldest.transport.close()
 
     def _leave(self) -> None:
@@ -280,7 +281,7 @@ class PatientProtocol(H11Protocol):
 
 
 def browse(url: str) -> bool:
-    """Open a browser's window; False: this machine shows none."""
+    """Open a browser's window; False: this machine cannot."""
     has_display = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not has_display:  # a browser for terminals would take this one
         return False

@@ -1,7 +1,8 @@
-"""Recordings on their way in: a request with `multipart/form-data` -> files, never in memory as a whole.
+"""Uploads: writes the recordings of a request with `multipart/form-data` to files, piece by piece.
 
-They lie in a hidden folder beside the results, on the same disk, and leave it only when they are whole; what
-is in it when a server begins is what another one did not finish.
+They lie in a hidden folder beside the results, on the same disk, and leave it when they are complete. A
+server begins by deleting the incomplete ones of an earlier one. Not Starlette's form parser: it writes
+gigabytes to the system's temporary folder, limits neither headers nor text, and needs a file name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import secrets
 import shutil
 import unicodedata
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from starlette.requests import Request
 from witness.audio import source
 from witness.audio.source import ENDINGS
 from witness.errors import OutputError, WitnessError
+from witness.serve.app_state import discard
 from witness.storage import files, transaction
 from witness.text import one_line
 from witness.work.produce import FULL
@@ -41,80 +43,77 @@ MOST_FILES = 100
 MOST_PARTS = 200
 """Parts of one request, recordings or not."""
 MOST_TEXT = 8 << 20
-"""Bytes of everything but the recordings, in one request: samples of known speakers are texts there."""
+"""Bytes of text in one request; samples of known speakers are texts."""
 MOST_HEAD = 1 << 13
 """Bytes of the headers of one part."""
 AT_ONCE = 16
-"""Requests that may send recordings at the same time; others wait for their turn."""
+"""Requests that may send recordings at the same time; others wait."""
 MOST_WAITING = 100
-"""Requests that may wait for it."""
+"""Requests that may wait."""
 ROOM = 64 << 20
 """Bytes of the disk that uploads leave free."""
-LINGER = 1.0
-"""Seconds for which the rest of a refused request is read."""
 PIECE = 1 << 20
-"""Bytes that are written in one go."""
+"""Bytes of one write."""
 OURS = re.compile(r"[0-9a-f]{16}")
 """Names of the folders of requests."""
 LONGEST = 120
-"""Bytes of a name without its ending, which leaves room for numbers and for the endings of results."""
+"""Bytes of a name without its ending; results append numbers and endings."""
 NOT_IN_NAMES = re.compile(r'[<>:"/\\|?*\ufffd]+')
-"""What some disk does not take, and what stands for commands."""
+"""Characters that some disk refuses, and the sign for control characters."""
 _ENCODED = re.compile(rb"(?i);\s*filename\*\s*=\s*utf-8'[^']*'([^;\s]*)")
-"""A name as RFC 5987 has it, which goes before a plain one."""
+"""A name of RFC 5987, which goes before a plain one."""
 SOUND = (b"audio/", b"video/", b"application/octet-stream")
-"""What a recording without a name says that it is."""
+"""Types of a recording without a name."""
 RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 """Names of devices on Windows."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A recording that has arrived."""
+    """A recording in a request."""
 
     field: str
-    """Under which it was sent."""
+    """Its field in the form."""
     name: str
-    """A name for it, made of the one that was given."""
+    """A safe name, made of the sent one."""
     path: Path
 
 
 @dataclass
 class Form:
-    """What a request held."""
+    """The form in a request."""
 
     folder: Path
-    """For this request alone; it is gone after it."""
+    """The folder of this request, which ends with it."""
     uploads: list[Upload] = field(default_factory=list)
     fields: list[tuple[str, str]] = field(default_factory=list)
-    """Names and values, in the order in which they came."""
+    """Names and values, in their order."""
 
 
 class Uploads:
-    """A context manager: the hidden folder of one server."""
+    """The hidden folder of one server; a context manager."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is the desk's."""
         self._folder = folder
-        self._place = folder / PLACE
+        self._uploads = folder / PLACE
         self._lock = ExitStack()
         self._waiting = 0
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def __enter__(self) -> Uploads:
-        """Remove what another server left. Raises WitnessError if one is at work, OutputError."""
+        """Delete the leftovers of another server. Raises WitnessError if one is at work, OutputError."""
         try:
-            files.own_folder(self._place)  # what a link leads to is not ours to clear
-            if not self._lock.enter_context(transaction.held(self._place / LOCK)):
+            files.own_folder(self._uploads)  # a link may lead to a folder of others
+            if not self._lock.enter_context(transaction.held(self._uploads / LOCK)):
                 raise WitnessError(
                     f"another witness serve is at work in {self._folder}; use it, or end it first"
                 )
-            for left in self._place.iterdir():
+            for left in self._uploads.iterdir():
                 if OURS.fullmatch(left.name):
                     shutil.rmtree(left, ignore_errors=True)
         except OSError as error:
             raise OutputError(
-                f"{self._place}: cannot be written ({error.strerror}); fix: free disk space or fix the "
+                f"{self._uploads}: cannot be written ({error.strerror}); fix: free disk space or fix the "
                 "folder's permissions"
             ) from error
         return self
@@ -124,16 +123,15 @@ class Uploads:
 
     @asynccontextmanager
     async def received(self, request: Request) -> AsyncIterator[Form]:
-        """The form that a request sends, once all of it is there.
+        """Yield the form of a request, once it is complete; move recordings away to keep them.
 
-        Whoever wants a recording moves it away before leaving. Raises HTTPException, whose text says what is
-        wrong with the request.
+        Raises HTTPException, whose text names the fault of the request.
         """
-        kind, options = parse_options_header(request.headers.get("content-type"))
-        form = Form(self._place / secrets.token_hex(8))
+        media_type, options = parse_options_header(request.headers.get("content-type"))
+        form = Form(self._uploads / secrets.token_hex(8))
         try:
             try:
-                await self._check(request, kind == b"multipart/form-data" and b"boundary" in options)
+                await self._check(request, media_type == b"multipart/form-data" and b"boundary" in options)
                 self._waiting += 1
                 try:
                     async with self._turns:
@@ -151,7 +149,7 @@ class Uploads:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, form.folder, ignore_errors=True))
 
     async def _check(self, request: Request, is_form: bool) -> None:
-        """Raise HTTPException for what need not be read."""
+        """Refuse a request by its headers. Raises HTTPException."""
         wrong: HTTPException | None = None
         length = request.headers.get("content-length", "0")
         if not is_form:
@@ -161,27 +159,15 @@ class Uploads:
         elif shutil.disk_usage(self._folder).free - ROOM < (int(length) if length.isdigit() else 0):
             wrong = HTTPException(507, _FULL)
         if wrong is not None:
-            await drain(request)
+            await discard(request.receive)
             raise wrong
-
-
-async def drain(request: Request) -> None:
-    """Read what a client sends for a moment: whoever is refused while sending may not read the answer."""
-
-    async def read() -> None:
-        message = await request.receive()
-        while message["type"] == "http.request" and message.get("more_body", False):
-            message = await request.receive()
-
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(read(), LINGER)
 
 
 _FULL = "the disk is full; free disk space, then send it again"
 
 
 async def _receive(request: Request, boundary: bytes, form: Form) -> None:
-    """Write what a request sends into the folder of `form`. Raises HTTPException, OSError."""
+    """Write a request into the folder of `form`. Raises HTTPException, OSError."""
     parts = _Parts(form)
     more = True
     try:
@@ -195,7 +181,7 @@ async def _receive(request: Request, boundary: bytes, form: Form) -> None:
         parser.finalize()
     except (HTTPException, FormParserError, OSError) as error:
         if more:
-            await drain(request)
+            await discard(request.receive)
         if isinstance(error, FormParserError):
             raise HTTPException(400, "the request is not valid multipart/form-data") from None
         raise
@@ -206,27 +192,26 @@ async def _receive(request: Request, boundary: bytes, form: Form) -> None:
 
 
 def _sync(form: Form) -> None:
-    """Have the recordings on the disk, not only in the system's memory."""
+    """Flush the recordings to the disk."""
     for upload in form.uploads:
-        with upload.path.open("rb+") as file:  # Windows syncs nothing that is only read
+        with upload.path.open("rb+") as file:  # Windows does not sync a file for reading
             os.fsync(file.fileno())
 
 
 class _Parts:
-    """What the parser tells of a request: headers, then pieces of a text or of a recording."""
+    """Callbacks of the parser: headers, then pieces of a text or of a recording."""
 
     def __init__(self, form: Form) -> None:
         self.size = 0
-        """Bytes that wait to be written."""
+        """Bytes to be written."""
         self.whole = False
-        """Whether the end of the form was seen."""
+        """The parser has seen the end of the form."""
         self._form = form
         self._waiting: list[tuple[Path, bytes]] = []
         self._count = self._text = 0
         self._begin()
 
     def callbacks(self) -> MultipartCallbacks:
-        """For the parser."""
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._field,
@@ -239,7 +224,7 @@ class _Parts:
         }
 
     def flush(self) -> None:
-        """Write what waits. Raises OSError."""
+        """Write the waiting bytes. Raises OSError."""
         for path, piece in self._waiting:
             with path.open("ab") as file:
                 file.write(piece)
@@ -251,7 +236,7 @@ class _Parts:
         self._field_name = ""
         self._upload: Upload | None = None
         self._name: str | None = None
-        """That a recording was sent with; None: it is a text."""
+        """File name of a recording; None: a text."""
         self._first = b""
         self._head = 0
 
@@ -273,7 +258,7 @@ class _Parts:
         self._header, self._content = b"", b""
 
     def _start(self) -> None:
-        """The headers are there: it is a recording or a text."""
+        """Decide by the headers: a recording or a text."""
         self._count += 1
         if self._count > MOST_PARTS:
             raise HTTPException(413, f"more than {MOST_PARTS} parts in one request; send less")
@@ -293,9 +278,9 @@ class _Parts:
         if has_ending(self._name):
             self._keep(self._name)
 
-    def _keep(self, given: str) -> None:
-        """Take a recording, whose name has an ending. Raises HTTPException."""
-        name = clean(given)
+    def _keep(self, sent: str) -> None:
+        """Begin a recording, whose name has an ending. Raises HTTPException."""
+        name = clean(sent)
         path = self._form.folder / f"{len(self._form.uploads)}{Path(name).suffix}"
         self._upload = Upload(self._field_name, name, path)
         self._form.uploads.append(self._upload)
@@ -319,7 +304,7 @@ class _Parts:
         self._content += data[start:end]
 
     def _probe(self, name: str) -> None:
-        """Take a recording whose name says nothing (`audio`, `blob`) for what it begins like."""
+        """Begin a recording without a telling name (`audio`, `blob`), by its first bytes."""
         ending = source.guess_ending(self._first)
         self._keep(name if ending is None else f"{name.strip('.')}.{ending}")
         assert self._upload is not None  # noqa: S101 - for mypy
@@ -339,17 +324,17 @@ class _Parts:
         self.whole = True
 
 
-def has_ending(given: str) -> bool:
-    """Whether a name has the ending of a recording."""
-    return os.path.splitext(given)[1][1:].lower() in ENDINGS  # noqa: PTH122 - no path of this machine
+def has_ending(name: str) -> bool:
+    """Tell whether a name has the ending of a recording."""
+    return os.path.splitext(name)[1][1:].lower() in ENDINGS  # noqa: PTH122 - no path of this machine
 
 
-def clean(given: str) -> str:
-    """A name for a recording: that of the file that was sent, without what a disk or a terminal may mistake.
+def clean(sent: str) -> str:
+    """Return the sent name of a recording, without signs that a disk or a terminal may mistake.
 
     Raises HTTPException if it is not the name of a recording.
     """
-    last = re.split(r"[/\\]", given)[-1]
+    last = re.split(r"[/\\]", sent)[-1]
     stem, ending = os.path.splitext(one_line(last))  # noqa: PTH122
     if ending[1:].lower() not in ENDINGS:
         why = "does not have the ending of a recording: wav, mp3, m4a, flac, ogg, mp4, webm, ..."
@@ -357,9 +342,9 @@ def clean(given: str) -> str:
     return (clean_stem(stem) or "recording") + ending.lower()
 
 
-def clean_stem(given: str) -> str:
-    """The name of a recording without its ending, or of a folder; empty if nothing of it can be a name."""
-    stem = unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(given)))
+def clean_stem(text: str) -> str:
+    """Return a safe name of a recording, without its ending, or of a folder; empty: it has no safe part."""
+    stem = unicodedata.normalize("NFC", NOT_IN_NAMES.sub(" ", one_line(text)))
     stem = " ".join(stem.split()).strip(" .-~")
     if RESERVED.match(f"{stem}."):
         stem = f"recording {stem}"

@@ -166,7 +166,7 @@ def recording(path: Path) -> Path:
     return playable
 
 
-# --- what was corrected, and may be ---
+# --- corrections, differences and words ---
 
 
 class FoundPlace(Struct):
@@ -259,23 +259,23 @@ class Suggestion(Struct):
     sure: bool
 
 
-def enroll(path: Path, known: Path, name: str, voice_of: str | Part) -> EnrolledVoice:
-    """Keep the voice of a speaker, or of the one person who speaks in a part, in the folder `known`."""
+def enroll(path: Path, folder: Path, name: str, voice_of: str | Part) -> EnrolledVoice:
+    """Keep the voice of a speaker, or of the one person who speaks in a part, in a folder."""
     saved = redo.read(path)
     if isinstance(voice_of, Part):
         voice = voiceprints.enroll_part(saved, name, voice_of)
     else:
         voice = voiceprints.enroll_speaker(saved, name, voice_of)
-    voices.write(voice, known)
+    voices.write(voice, folder)
     return EnrolledVoice(voice.name, voice.seconds)
 
 
-def find_voice(path: Path, known: Path, name: str) -> VoiceSearch:
+def find_voice(path: Path, folder: Path, name: str) -> VoiceSearch:
     try:
         saved = redo.read(path)
     except store.OtherJsonError:
         return VoiceSearch(is_transcript=False)
-    voice = voices.read_one(voices.path_of(name, known))
+    voice = voices.read_one(voices.path_of(name, folder))
     best = voiceprints.find_speaker(saved, voice)
     if best is None:
         return VoiceSearch()
@@ -288,9 +288,9 @@ def find_voice(path: Path, known: Path, name: str) -> VoiceSearch:
     return VoiceSearch(match=match)
 
 
-def suggest(path: Path, known: Path) -> dict[str, Suggestion]:
+def suggest(path: Path, folder: Path) -> dict[str, Suggestion]:
     """Return the known people that the speakers sound like, by speaker."""
-    matches = voiceprints.suggest(redo.read(path), voices.read_all(known))
+    matches = voiceprints.suggest(redo.read(path), voices.read_all(folder))
     return {
         speaker: Suggestion(voice.name, score >= voices.SURE) for speaker, (voice, score) in matches.items()
     }

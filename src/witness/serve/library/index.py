@@ -4,7 +4,7 @@ It lies in the user's cache folder, so that nothing is added to the recordings' 
 use it at the same time. They build it again if it is damaged or missing.
 
 A transcript has a number that begins with its date, and its passages have row numbers in a range of their
-own, in which the first passage has the highest. So a search lists matches without sorting, the latest
+own; the first passage has the highest. So a search lists matches without sorting, the latest
 recording first and each in the order of time.
 """
 
@@ -35,7 +35,7 @@ SAME = 1 << 13
 """Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
 they fill the 63 bits of a row's number."""
 TICK = 1_000_000_000
-"""Nanoseconds after a change in which another one may have the same time."""
+"""Nanoseconds: a second change within them may have the same time."""
 PATIENCE = 10.0
 """Seconds to wait while another server writes."""
 

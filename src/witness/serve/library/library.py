@@ -438,20 +438,17 @@ def has_name(row: ListedRecording, query: Query) -> bool:
     return bool(query.groups) and begun.matches(folded(f"{row.folder}/{row.name}"))
 
 
-def choices(rows: Iterable[ListedRecording]) -> dict[str, Sequence[str]]:
+def choices(rows: Sequence[ListedRecording]) -> dict[str, Sequence[str]]:
     """Return the folders, tags, speakers and states of the rows."""
-    folders: set[str] = set()
-    tags: set[str] = set()
-    states: set[str] = set()
-    speakers: set[str] = set()
-    for row in rows:
-        folders.add(row.folder)
-        tags.update(row.tags)
-        states.add(row.state)
-        speakers.update(row.speakers)
+    folders = {row.folder for row in rows}
     for folder in list(folders):  # the folders above may hold no recording themselves
         folders.update(folder[:position] for position, sign in enumerate(folder) if sign == "/")
-    named = {"folders": folders - {""}, "tags": tags, "speakers": speakers}
+    named = {
+        "folders": folders - {""},
+        "tags": {tag for row in rows for tag in row.tags},
+        "speakers": {speaker for row in rows for speaker in row.speakers},
+    }
+    states = {row.state for row in rows}
     return {
         **{
             field: sorted(values, key=lambda name: (plain(name), name))[:MOST_CHOICES]

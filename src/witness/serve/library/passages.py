@@ -42,9 +42,10 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Quotation:
+class Hit:
     """A part of a passage with matches."""
 
+    speaker: str
     start: float
     end: float
     pieces: tuple[str, ...]
@@ -91,7 +92,7 @@ def folded_all(words: str) -> tuple[list[int], list[str], list[str]]:
     return owners, plain, spelled
 
 
-def quotation(passage: Passage, query: Query, before: str = "", after: str = "") -> Quotation:
+def quotation(passage: Passage, query: Query, before: str = "", after: str = "") -> Hit:
     """Quote the matches in a passage with the words around, or its beginning.
 
     `before` and `after` are the words of the neighbors, for a match at an end of the passage.
@@ -124,7 +125,8 @@ def quotation(passage: Passage, query: Query, before: str = "", after: str = "")
         pieces[-1] = f"{pieces[-1]} – {_readable(_words(after)[:AROUND])}"
     times = [passage.start + late / 1000 for late in _little_endian(array("I", passage.begins))]
     until = times[last + 1] if last + 1 < len(times) else passage.end
-    return Quotation(
+    return Hit(
+        passage.speaker,
         start=round(times[first], 3),
         end=round(max(until, times[first]), 3),
         pieces=tuple(piece.replace("\u00a0", " ") for piece in pieces),

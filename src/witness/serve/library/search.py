@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from witness.serve.library.passages import Passage, quotation
+from witness.serve.library.passages import Hit, Passage, quotation
 from witness.serve.library.query import Query, Term
 
 MOST = 1 << 17
@@ -24,18 +24,7 @@ NEAR = 8
 SHORTEST = 4
 """Letters of a word that others are near to; below, every word is."""
 LONG = 8
-"""Letters from which on two may be wrong."""
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A passage with a match."""
-
-    speaker: str
-    start: float
-    end: float
-    pieces: tuple[str, ...]
-    """As in `passages.Quotation`."""
+"""Letters of the shortest word with two wrong ones."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +124,7 @@ def _hit(db: sqlite3.Connection, row: int, query: Query) -> Hit | None:
     if row not in around:
         return None
     before, after = (around[number].words if number in around else "" for number in (row + 1, row - 1))
-    quoted = quotation(around[row], query, before, after)
-    return Hit(around[row].speaker, quoted.start, quoted.end, quoted.pieces)
+    return quotation(around[row], query, before, after)
 
 
 # --- misspelled words ---
@@ -172,27 +160,27 @@ def _similar_words(db: sqlite3.Connection, word: str) -> list[str]:
     return [other for *_, other in ordered[:NEAR]]
 
 
-def distances(word: str, others: Sequence[str], most: int) -> npt.NDArray[np.int16]:
+def distances(word: str, others: Sequence[str], limit: int) -> npt.NDArray[np.int16]:
     """(others,): the letters that are wrong, missing, too many, or swapped with their neighbor.
 
-    A distance above `most` is `most` + 1. Optimal string alignment, for all at once, in which only cells near
-    the diagonal can count: https://doi.org/10.1145/363958.363994. Not rapidfuzz, which would be one more
+    A distance above `limit` is `limit` + 1. Optimal string alignment, for all at once, with only the
+    cells near the diagonal: https://doi.org/10.1145/363958.363994. Not rapidfuzz, which would be one more
     compiled dependency for these 25 lines.
     """
     lengths = np.array([len(other) for other in others], np.intp)
-    longest, beyond = int(lengths.max(initial=0)), most + 1
+    longest, beyond = int(lengths.max(initial=0)), limit + 1
     padded = "".join(other.ljust(longest, "\0") for other in others).encode("utf-32-le", "surrogatepass")
     letters = np.ascontiguousarray(np.frombuffer(padded, np.uint32).reshape(len(others), longest).T)
     small = np.int8 if beyond + 1 < 127 else np.int16  # the smaller, the faster
     far = np.full((longest + 1, len(others)), beyond, small)
     earlier = before = far.copy()
-    for column in range(min(most, longest) + 1):
+    for column in range(min(limit, longest) + 1):
         before[column] = column
     for row, letter in enumerate(word, start=1):
         now = far.copy()
-        if row <= most:
+        if row <= limit:
             now[0] = row
-        for column in range(max(1, row - most), min(longest, row + most) + 1):
+        for column in range(max(1, row - limit), min(longest, row + limit) + 1):
             same = letters[column - 1] == ord(letter)
             cost = np.minimum(before[column], now[column - 1]) + small(1)
             cost = np.minimum(cost, before[column - 1] + ~same)

@@ -27,7 +27,7 @@ from witness.formats.output_paths import name_of
 from witness.formats.registry import Format
 from witness.options import PageAudio
 from witness.serve import errors
-from witness.serve.app_state import AppState, queue_of
+from witness.serve.app_state import AppState, discard, queue_of
 from witness.serve.editing import exports
 from witness.serve.editing.worker import Worker
 from witness.serve.openai import answers, schema
@@ -35,7 +35,7 @@ from witness.serve.openai.schema import TranscriptionRequest
 from witness.serve.queue import Queue
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import ALIVE, DEAF, wait_until_gone
-from witness.serve.uploads import Form, Upload, drain
+from witness.serve.uploads import Form, Upload
 from witness.work.produce import Job, Outcome, Segment, Settings, Watcher
 
 Targets = Sequence[tuple[Format, Path]]
@@ -98,7 +98,7 @@ class Transcriptions:
         """Answer a request. Raises HTTPException, UsageError before anything is sent."""
         request = Request(scope, receive)
         if self._count.requests >= AT_ONCE:
-            await drain(request)
+            await discard(request.receive)
             raise HTTPException(429, f"{AT_ONCE} requests are at work; try again", {"Retry-After": "30"})
         self._count.requests += 1
         desk = request.app.state.desk

@@ -144,7 +144,7 @@ def _free(name: str, names: set[str]) -> str:
 
 
 class _Sink:
-    """A file for writing, from which the written bytes are taken piece by piece."""
+    """A file for writing that hands on the written bytes piece by piece."""
 
     def __init__(self) -> None:
         self._written = bytearray()

@@ -35,7 +35,7 @@ def routes() -> list[Endpoint]:
 
 
 def list_people(request: Request) -> Response:
-    """List the people, and the recordings in which a speaker has their name."""
+    """List the people, and the recordings with a speaker of their name."""
     desk = desk_of(request)
     rows, _ = desk.library.recordings()
     people, unreadable = [], []
