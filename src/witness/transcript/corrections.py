@@ -13,9 +13,8 @@ from __future__ import annotations
 import heapq
 import unicodedata
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from msgspec import structs
@@ -32,7 +31,6 @@ from witness.schema import (
     SENTENCE_ENDS,
     Correction,
     Float64,
-    Int,
     Spans,
     Transcript,
     Turn,
@@ -203,13 +201,12 @@ def fill_gaps(
     A text becomes one word as long as the utterance.
     """
     numbered = [(track, gap) for track, of_track in enumerate(gaps) for gap in of_track]
-    times = np.array([(gap.start, gap.end) for _, gap in numbered]).reshape(-1, 2)
     texts: dict[int, str] = {}
     for correction in corrections:
         if correction.kind == "fill" and numbered:
-            alike = _intersection_over_union(correction.other, times)
-            if alike.max() > SAME:
-                texts[int(alike.argmax())] = correction.text or ""
+            alike = [_intersection_over_union(correction.other, gap) for _, gap in numbered]
+            if max(alike) > SAME:
+                texts[alike.index(max(alike))] = correction.text or ""
     filled = [list(words) for words in tracks]
     for number, text in texts.items():
         track, gap = numbered[number]
@@ -228,7 +225,7 @@ def add_speakers(
     labeled, turns = list(words), list(turns)
     for correction, indexes in _targets(words, added, "new"):
         lost: dict[str | None, list[tuple[float, float]]] = {}
-        for run in _breaths(labeled, indexes.tolist()):
+        for run in _breaths(labeled, indexes):
             start = labeled[run[0]].start
             end = max(labeled[run[-1]].end, start + INSTANT)
             lost.setdefault(labeled[run[0]].speaker, []).append((start, end))
@@ -247,15 +244,12 @@ def move_words(words: Sequence[Word], corrections: Iterable[Correction], turns: 
 
     An assigned word counts as spoken, with or without support by the diarizer.
     """
-    speakers: list[str] = []
-    choice = np.full(len(words), -1, np.intp)
+    speakers: dict[int, str] = {}
     for correction, indexes in _targets(words, corrections, "move"):
         if (speaker := turns.speaker_within(correction.speaker)) is not None:
-            choice[indexes] = len(speakers)
-            speakers.append(speaker)
+            speakers |= dict.fromkeys(indexes, speaker)
     return [
-        word if number < 0 else _assigned(speakers[number], word)
-        for word, number in zip(words, choice.tolist(), strict=True)
+        _assigned(speakers[number], word) if number in speakers else word for number, word in enumerate(words)
     ]
 
 
@@ -264,22 +258,18 @@ def spell_words(words: Sequence[Word], corrections: Iterable[Correction]) -> lis
 
     An empty text removes the first word, too, and marks the speaker's word before or after as corrected.
     """
-    texts: list[tuple[int, str]] = []  # index of the first word, text
-    choice = np.full(len(words), -1, np.intp)
+    texts: dict[int, str] = {}  # number of the word -> its new text
     for correction, indexes in _targets(words, corrections, "text"):
-        if len(indexes):
-            choice[indexes] = len(texts)
-            texts.append((int(indexes[0]), correction.text or ""))
+        texts |= {index: "" if number else correction.text or "" for number, index in enumerate(indexes)}
     spelled: list[Word] = []
     erased: list[str | None] = []  # the speaker of a removed word, until a word follows that can be marked
-    for index, (word, number) in enumerate(zip(words, choice.tolist(), strict=True)):
+    for number, word in enumerate(words):
         text = word.text
-        if number >= 0:
-            first, correct = texts[number]
+        if number in texts:
             space = text[: len(text) - len(text.lstrip())]
-            text = space + correct if correct and index == first else ""
+            text = space + texts[number] if texts[number] else ""
         if text or not word.text:
-            if number >= 0 or word.speaker in erased:
+            if number in texts or word.speaker in erased:
                 probability = word.probability if text == word.text else None
                 word = structs.replace(word, text=text, corrected=True, probability=probability)
             spelled.append(word)
@@ -293,45 +283,39 @@ def spell_words(words: Sequence[Word], corrections: Iterable[Correction]) -> lis
 
 def mark_paragraphs(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
     """Set `begins` of the words at which a person split or joined paragraphs."""
-    begins = [word.begins for word in words]
+    begins: dict[int, bool] = {}
     for correction, indexes in _targets(words, corrections, "split", "join"):
-        if len(indexes):
-            begins[int(indexes[0])] = correction.kind == "split"
+        begins |= dict.fromkeys(indexes[:1], correction.kind == "split")
     return [
-        word if word.begins == decision else structs.replace(word, begins=decision)
-        for word, decision in zip(words, begins, strict=True)
+        structs.replace(word, begins=begins[number]) if number in begins else word
+        for number, word in enumerate(words)
     ]
 
 
 def touched_words(words: Sequence[Word], corrections: Sequence[Correction]) -> set[int]:
     """Return the indexes of the words whose text or speaker a person changed."""
     targets = _targets(words, corrections, "fill", "new", "move", "text")
-    return {int(index) for _, indexes in targets for index in indexes}
+    return {index for _, indexes in targets for index in indexes}
 
 
 def _targets(
     words: Sequence[Word], corrections: Iterable[Correction], *actions: str
-) -> Iterator[tuple[Correction, Int]]:
+) -> Iterator[tuple[Correction, list[int]]]:
     """Yield each correction of some kinds, with the rising indexes of its words."""
     index = WordIndex(words)
     for correction in corrections:
         if correction.kind in actions:
-            yield correction, index.within(correction.other)
+            yield correction, index.within(correction.other).tolist()
 
 
 def _assigned(speaker: str, word: Word) -> Word:
     return structs.replace(word, speaker=speaker, speaker_confidence=None, supported=True, corrected=True)
 
 
-def _intersection_over_union(spans: Spans, times: Float64) -> Float64:
-    """Return (times,): the overlap of `spans` with each of `times`, (times, 2), over their union."""
-    starts, ends = times.T
-    shared = np.zeros(len(times))
-    for start, end in spans:
-        shared += np.maximum(0.0, np.minimum(end, ends) - np.maximum(start, starts))
-    either = sum(end - start for start, end in spans) + ends - starts - shared
-    ratio: Float64 = shared / np.maximum(either, 1e-9)
-    return ratio
+def _intersection_over_union(spans: Spans, gap: Utterance) -> float:
+    shared = sum(max(0.0, min(end, gap.end) - max(start, gap.start)) for start, end in spans)
+    either = sum(end - start for start, end in spans) + gap.end - gap.start - shared
+    return shared / max(either, 1e-9)
 
 
 def _breaths(words: Sequence[Word], indexes: Sequence[int]) -> list[list[int]]:
@@ -377,7 +361,9 @@ def group_utterances(*tracks: Sequence[Word]) -> list[Utterance]:
     groups: list[tuple[int, list[Word]]] = []
     latest: dict[int, list[Word]] = {}  # track -> its latest group
     uninterrupted: set[int] = set()  # tracks whose latest group is still open
-    phrases = [[(track, phrase) for phrase in _phrases(words)] for track, words in enumerate(tracks)]
+    phrases = [
+        [(track, phrase) for phrase in _split(words, _separates)] for track, words in enumerate(tracks)
+    ]
     for track, phrase in heapq.merge(*phrases, key=lambda numbered: numbered[1][0].start):
         if track in latest and _continues(latest[track][-1], phrase[0], track in uninterrupted):
             latest[track] += phrase
@@ -413,9 +399,9 @@ def set_times(utterances: Sequence[Utterance], corrections: Iterable[Correction]
         spoken.sort(key=lambda number: (timed[number].words[edge].start, timed[number].track))
         words = [timed[number].words[edge] for number in spoken]
         for correction, indexes in _targets(words, edges, side):
-            if not len(indexes) or correction.at is None:
+            if not indexes or correction.at is None:
                 continue
-            number = spoken[int(indexes[0])]
+            number = spoken[indexes[0]]
             before, at = timed[number], round(correction.at, 3)
             start = min(at, before.end) if side == "start" else before.start
             end = max(at, before.start) if side == "end" else before.end
@@ -467,21 +453,22 @@ def ends_sentence(word: Word) -> bool:
     return word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
 
 
-def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """Yield consecutive words of one speaker up to the end of a sentence or a pause."""
-    phrase: list[Word] = []
+def _split(words: Sequence[Word], separates: Callable[[Word, Word], bool]) -> Iterator[list[Word]]:
+    """Yield consecutive words of one speaker, split between words that `separates` holds for."""
+    run: list[Word] = []
     for word in words:
-        if phrase and (word.begins or word.speaker != phrase[-1].speaker or _separates(phrase[-1], word)):
-            yield phrase
-            phrase = []
-        phrase.append(word)
-    if phrase:
-        yield phrase
+        if run and (word.speaker != run[-1].speaker or separates(run[-1], word)):
+            yield run
+            run = []
+        run.append(word)
+    if run:
+        yield run
 
 
 def _separates(before: Word, word: Word) -> bool:
     """Return True between sentences and at pauses, to the millisecond, as the page decides it."""
-    return ends_sentence(before) or round(word.start - before.end, 3) >= PHRASE_PAUSE
+    pauses = round(word.start - before.end, 3) >= PHRASE_PAUSE
+    return bool(word.begins) or ends_sentence(before) or pauses
 
 
 def _continues(before: Word, word: Word, uninterrupted: bool) -> bool:
@@ -565,7 +552,7 @@ def apply_rules(
     return [
         correction
         for words in tracks
-        for phrase in _rule_phrases(words or ())
+        for phrase in _split(words or (), _separates_rules)
         for correction in _apply_to_phrase(phrase, replacements, longest)
     ]
 
@@ -660,12 +647,6 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-def _rule_phrases(words: Sequence[Word]) -> list[list[Word]]:
-    """Split words where the speaker changes, a sentence ends or a pause begins."""
-    phrases: list[list[Word]] = [[word] for word in words[:1]]
-    for before, word in pairwise(words):
-        ends = before.text.rstrip().endswith(tuple(SENTENCE_ENDS))
-        if ends or word.start - before.end >= PHRASE_PAUSE or word.speaker != before.speaker:
-            phrases.append([])
-        phrases[-1].append(word)
-    return phrases
+def _separates_rules(before: Word, word: Word) -> bool:
+    ends = before.text.rstrip().endswith(tuple(SENTENCE_ENDS))
+    return ends or word.start - before.end >= PHRASE_PAUSE
