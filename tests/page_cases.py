@@ -37,7 +37,7 @@ from witness.schema import (
     Turn,
     Word,
 )
-from witness.transcript import assemble, corrections, uncorrected
+from witness.transcript import assemble, corrections
 
 PATH = Path(__file__).parent / "data" / "page_cases.json"
 TALKS = (*range(9), 15, 61)
@@ -55,7 +55,7 @@ NAMES = ("Anna", "Ben", "Zoë <b>", "李", "O'Hara")
 Step = list[dict[str, Any]]
 
 
-def talk(seed: int) -> uncorrected.Draft:
+def talk(seed: int) -> corrections.Draft:
     """Who said what in a talk, before anybody corrected it."""
     rng = random.Random(seed)
     two_tracks = seed % 3 == 1
@@ -126,9 +126,9 @@ def _words(rng: random.Random, who: assemble.DiarizedTrack, duration: float, slo
 class Steps:
     """Steps that a person could take in the page of a talk, and what the page saves of them."""
 
-    def __init__(self, draft: uncorrected.Draft, rng: random.Random) -> None:
+    def __init__(self, draft: corrections.Draft, rng: random.Random) -> None:
         self.draft, self.rng = draft, rng
-        self.base = uncorrected.apply(draft)
+        self.base = corrections.apply(draft)
         self.data = data_of(self.base)
         self.ids = [speaker for speaker, _ in self.data["speakers"]]
         words, silent = self.data["words"], self.data["silent"]
@@ -199,17 +199,17 @@ class Steps:
         new = [_of_words(one) for one in made if one["kind"] == "new"]
         if len(set(new)) < len(new):
             return None
-        added = uncorrected._added_speakers(self.draft, new)
+        added = corrections._added_speakers(self.draft, new)
         ids = [*self.ids[: len(self.ids) - len(new)], *(added[one] for one in new)]
         fills = [self._fill(one) for one in made if one["kind"] == "fill"]
-        _, turns = uncorrected._completed(self.draft, [*fills, *new], added)
+        _, turns = corrections._completed(self.draft, [*fills, *new], added)
         found = [self._correction(one, ids, turns) for one in made]
         talk, merged = (
             corrections.TurnIndex(turns),
             corrections.merged_speakers(found, corrections.TurnIndex(turns)),
         )
         together = corrections.TurnIndex(
-            uncorrected.unite_turns(sorted(uncorrected._renamed(turn, merged) for turn in turns))
+            corrections.unite_turns(sorted(corrections._renamed(turn, merged) for turn in turns))
         )
         for one, correction in zip(made, found, strict=True):
             for key, spans in (("who", correction.speaker), ("gone", correction.other)):
@@ -241,7 +241,7 @@ class Steps:
 
     def expected(self, given: Sequence[Correction]) -> dict[str, Any]:
         """What Witness makes of it: paragraphs, and those who speak with their share of it."""
-        found = uncorrected.apply(self.draft, given)
+        found = corrections.apply(self.draft, given)
         number = {speaker: place for place, speaker in enumerate(self.ids)}
         names = {one.id: one.name for one in found.speakers}
         ordered = sorted(found.utterances, key=lambda one: (_ms(one.start), _ms(one.end)))

@@ -34,7 +34,7 @@ from witness.progress import AboutMachine, Reporter
 from witness.recognition import recognizer
 from witness.schema import ModelFile, Speaker, Turn, Word
 from witness.text import count
-from witness.transcript import assemble, uncorrected
+from witness.transcript import assemble, corrections
 from witness.transcript.store import save
 from witness.work import produce
 
@@ -71,7 +71,7 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
 )
 def test_invented_words_are_counted_in_english(invented, said):
     words = [Word(n, n + 1, " Thanks", supported=n >= invented) for n in range(3)]
-    lines = list(uncorrected._mismatches(words, []))
+    lines = list(corrections._mismatches(words, []))
     assert len(lines) == bool(said)
     assert all(part in line for line in lines for part in said)
 
@@ -206,7 +206,7 @@ def test_ghosts_are_rare_and_never_speak_for_long(seconds, longest, ghost):
     total = sum(turn.duration for turn in turns)
     spoken = {name: sum(t.duration for t in turns if t.speaker == name) for name in "AB"}
     speakers = [Speaker(name, seconds, seconds / total) for name, seconds in spoken.items()]
-    assert uncorrected.ghost_speakers(speakers, turns) == (["B"] if ghost else [])
+    assert corrections.ghost_speakers(speakers, turns) == (["B"] if ghost else [])
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from witness.formats import findings, page, writers
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
 from witness.storage import decode, files
-from witness.transcript import assemble, corrections, edits, redo, store, uncorrected
+from witness.transcript import assemble, corrections, edits, redo, store
 
 
 @pytest.fixture
@@ -331,11 +331,11 @@ def alike(one: dict, other: dict) -> None:
 def test_corrections_come_to_the_same_without_the_findings(seed):
     """All cases of the table of the page, on what a JSON holds of each talk."""
     draft = page_cases.talk(seed)
-    content = shape.encode(shape.of(uncorrected.apply(draft)))
-    bare = uncorrected.from_transcript(shape.transcript(shape.decode(content)))
+    content = shape.encode(shape.of(corrections.apply(draft)))
+    bare = corrections.draft_of(shape.transcript(shape.decode(content)))
     for case in page_cases.cases(seed):
         given = decode.from_json(json.dumps(case["corrections"]).encode(), redo.Corrections)
-        one, other = (shape.of(uncorrected.apply(base, given)) for base in (draft, bare))
+        one, other = (shape.of(corrections.apply(base, given)) for base in (draft, bare))
         # Whether a script without spaces had one is not known where an utterance begins with it.
         content = (shape.encode(found).decode().replace(" こ", "こ") for found in (one, other))
         alike(*map(json.loads, content))

@@ -27,7 +27,7 @@ from witness.schema import Transcript
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
 from witness.storage import atomic, files, transaction
-from witness.transcript import assemble, edits, redo, store, uncorrected
+from witness.transcript import assemble, corrections, edits, redo, store
 
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
 
@@ -179,7 +179,7 @@ def test_each_word_says_whether_it_was_corrected(shelved):
     for word in older["words"]:
         del word["corrected"]
     for text, marked in ((content, words[1:2]), (json.dumps(older).encode(), words)):
-        (own,) = uncorrected.from_transcript(document.transcript(document.decode(text))).words
+        (own,) = corrections.draft_of(document.transcript(document.decode(text))).words
         assert [(one.start, one.end) for one in own if one.corrected] == [(w.start, w.end) for w in marked]
 
 

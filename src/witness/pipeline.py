@@ -32,7 +32,7 @@ from witness.recognition.vad import Speech
 from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
 from witness.storage.checkpoint import Journal
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, uncorrected
+from witness.transcript import assemble, corrections
 from witness.transcript.partial import NOT_BEGUN, OnPartial, PartialTranscripts
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ class _Run:
             heard = [track.recognition for track in findings.tracks]
             draft = assemble.label_words(replace(who, findings=findings), heard, self.reporter)
             given = assemble.automatic_corrections(who, draft, known, replaced, self.reporter)
-            transcript = uncorrected.apply(draft, given, self.reporter)
+            transcript = corrections.apply(draft, given, self.reporter)
         mode = self._mode([one for one in heard if one is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)

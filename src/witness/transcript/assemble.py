@@ -1,6 +1,6 @@
 """Results of the models -> a draft of a transcript: speakers by time, and the speaker of each word.
 
-`witness redo` repeats this and applies corrections (`uncorrected`). The models may have read a part of the
+`witness redo` repeats this and applies corrections (`corrections`). The models may have read a part of the
 recording; frames become times in the whole recording here.
 
 Each word is weighed by the speakers' activity around it, and a Viterbi pass decides for all words together: a
@@ -46,7 +46,7 @@ from witness.schema import (
     sole_speech,
 )
 from witness.tracing import Stopwatch
-from witness.transcript import corrections, uncorrected
+from witness.transcript import corrections
 from witness.transcript.corrections import ends_sentence
 
 STAGES = ("decode", "segmentation", "embedding", "clustering", "transcription", "merging")
@@ -150,11 +150,11 @@ def redo(
         speakers = diarize(findings, asked, reporter)
     with watch.stage("merging"):
         draft = label_words(speakers, [track.recognition for track in findings.tracks], reporter)
-        transcript = uncorrected.apply(draft, corrected, reporter)
+        transcript = corrections.apply(draft, corrected, reporter)
     return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
 
 
-def make_draft(findings: Findings, asked: Bounds = Bounds()) -> uncorrected.Draft:
+def make_draft(findings: Findings, asked: Bounds = Bounds()) -> corrections.Draft:
     """Make the draft that `redo` corrects, to correct it many times. Raises UsageError."""
     return label_words(diarize(findings, asked), [track.recognition for track in findings.tracks])
 
@@ -266,7 +266,7 @@ def _diarize_track(findings: Findings, number: int, bounds: clustering.SpeakerBo
 
 def label_words(
     speakers: DiarizedRecording, recognitions: Sequence[Recognition | None], reporter: Reporter = SILENT
-) -> uncorrected.Draft:
+) -> corrections.Draft:
     """Give each word of each track its speaker, and its time in the recording.
 
     The warnings are those of the findings and new ones about the number of speakers; `reporter` gets these.
@@ -305,12 +305,12 @@ def label_words(
         asked=speakers.asked,
     )
     spoken = tuple(track.turns(part, exclusive=True) for track in speakers.tracks)
-    return uncorrected.Draft(head, labeled, spoken, ((),) * len(spoken))
+    return corrections.Draft(head, labeled, spoken, ((),) * len(spoken))
 
 
 def automatic_corrections(
     speakers: DiarizedRecording,
-    draft: uncorrected.Draft,
+    draft: corrections.Draft,
     enrolled: voices.Known | None,
     rules: Sequence[tuple[str, str]],
     reporter: Reporter = SILENT,
@@ -318,7 +318,7 @@ def automatic_corrections(
     """Return the corrections that need no person: names of enrolled voices, and replacement `rules`."""
     named: list[Correction] = []
     if enrolled is not None:
-        turns = uncorrected.unite_turns(speakers.turns)
+        turns = corrections.unite_turns(speakers.turns)
         for speaker, (voice, score) in voices.recognize(speakers.voiceprints(), enrolled).items():
             reporter.note(
                 f"{speaker} sounds like {voice.name} (score {score:.1f}, {voices.THRESHOLD} needed)"

@@ -32,7 +32,7 @@ from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, project_words, redo, store, uncorrected
+from witness.transcript import assemble, project_words, redo, store
 from witness.transcript import corrections as correcting
 from witness.transcript.store import Written
 
@@ -359,7 +359,7 @@ def _amend(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcr
     return document.in_milliseconds(redo.with_metadata(saved, transcript))
 
 
-_drafts: OrderedDict[tuple[str, Bounds], uncorrected.Draft] = OrderedDict()
+_drafts: OrderedDict[tuple[str, Bounds], correcting.Draft] = OrderedDict()
 
 
 def _correct(
@@ -377,7 +377,7 @@ def _correct(
         while len(_drafts) > DRAFTS:
             _drafts.popitem(last=False)
     _drafts.move_to_end(key)
-    transcript = redo.with_metadata(saved, uncorrected.apply(_drafts[key], corrections))
+    transcript = redo.with_metadata(saved, correcting.apply(_drafts[key], corrections))
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(replace(transcript, timing=timing, corrected=corrected))
 

@@ -13,7 +13,7 @@ from math import inf
 
 from witness.diarization.voices import Known
 from witness.schema import BREATH, Recognition, Transcript, Utterance, Word
-from witness.transcript import assemble, uncorrected
+from witness.transcript import assemble, corrections
 from witness.transcript.assemble import DiarizedRecording
 
 
@@ -61,7 +61,7 @@ def final_part(
         certain = min(certain, until)
         settled.append(words)
     draft = replace(draft, words=tuple(settled))
-    transcript = uncorrected.apply(draft, assemble.automatic_corrections(speakers, draft, enrolled, rules))
+    transcript = corrections.apply(draft, assemble.automatic_corrections(speakers, draft, enrolled, rules))
     is_open = [track.until < inf for track in tracks]
     latest = {utterance.track: utterance for utterance in transcript.utterances if utterance.words}
     final: list[Utterance] = []

@@ -15,7 +15,7 @@ from typing import Literal
 from witness.errors import UsageError
 from witness.formats import document, notes
 from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
-from witness.transcript import assemble, redo, uncorrected
+from witness.transcript import assemble, corrections, redo
 from witness.transcript.corrections import PUNCTUATION, word_spans
 
 PIECE = 60
@@ -94,22 +94,22 @@ def reapply(before: redo.Saved, fresh: Transcript) -> Reapplied:
     try:
         old = before.draft
     except UsageError:  # that number of speakers is no longer possible
-        old = uncorrected.from_transcript(earlier)
+        old = corrections.draft_of(earlier)
     assert fresh.findings is not None  # noqa: S101 - it comes from the models
     new = assemble.make_draft(fresh.findings, fresh.asked)
     matches = _Matches(_by_time(enumerate(old.words)), _by_time(enumerate(new.words)))
-    corrections: dict[Correction, None] = dict.fromkeys(fresh.corrections)
+    combined: dict[Correction, None] = dict.fromkeys(fresh.corrections)
     differences: list[Deviation] = []
     lost = 0
     for correction in before.corrections:
         moved, difference = _move(correction, matches)
         needs_words = correction.other != () and correction.kind != "merge"
         lost += needs_words and not matches.find(correction.other).now
-        corrections[moved] = None
+        combined[moved] = None
         if difference is not None:
             differences = [other for other in differences if not difference.replaces(other)]
             differences.append(difference)
-    transcript = document.in_milliseconds(uncorrected.apply(new, tuple(corrections)))
+    transcript = document.in_milliseconds(corrections.apply(new, tuple(combined)))
     differences += _lost_names(before, transcript)
     differences += _changed_words(earlier, transcript)
     differences.sort(key=lambda difference: (difference.start, difference.end))

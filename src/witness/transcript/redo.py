@@ -23,7 +23,8 @@ from witness.progress import SILENT, Reporter
 from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
 from witness.storage import decode, files
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, corrections, store, uncorrected
+from witness.transcript import assemble, corrections, store
+from witness.transcript.corrections import Draft
 
 LIMIT = document.MOST_CORRECTIONS
 Corrections = Annotated[tuple[Correction, ...], Meta(max_length=LIMIT)]
@@ -69,10 +70,10 @@ class Saved:
         return None if self.document.findings is None else structs.asdict(self.document.findings)
 
     @property
-    def draft(self) -> uncorrected.Draft:
+    def draft(self) -> Draft:
         """Draft of the findings, or without them of the document. Raises InputError, UsageError."""
         if self.loaded is None:
-            return uncorrected.from_transcript(self.transcript)
+            return corrections.draft_of(self.transcript)
         return assemble.make_draft(self.loaded, self.asked)
 
     def find(self, speaker: str) -> str:
@@ -269,8 +270,8 @@ def amend(
     fresh = [
         correction for correction in more if correction.kind != "new" or correction not in base.corrections
     ]
-    draft = uncorrected.from_transcript(store.transcript_of(saved.path, base))
-    transcript = uncorrected.apply(draft, fresh, reporter)
+    draft = corrections.draft_of(store.transcript_of(saved.path, base))
+    transcript = corrections.apply(draft, fresh, reporter)
     return replace(
         transcript,
         corrections=combine(replace(saved, corrections=base.corrections), more),
