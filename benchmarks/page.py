@@ -55,7 +55,7 @@ def main() -> None:
     asked = parser.parse_args()
     found = talks.long(asked.words, asked.hours)
     begun = time.perf_counter()
-    text = writers.written(
+    text = writers.render(
         found, Format.HTML, Sound(bytes(n * 7 % 256 for n in range(40_000)), link="./long.flac")
     )
     writing = time.perf_counter() - begun

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from witness.diarization.reconstruction import Diarization
-from witness.formats import page
+from witness.formats import html
 from witness.options import Bounds, Layout
 from witness.schema import (
     FRAME_STEP,
@@ -262,7 +262,7 @@ class Steps:
 
 def data_of(transcript: Transcript) -> dict[str, Any]:
     """What the page of a transcript holds."""
-    text = page.transcript_page(transcript, "talk", None)
+    text = html.transcript_page(transcript, "talk", None)
     block = text.partition('<script type="application/json" id="data">')[2].partition("</script>")[0]
     return json.loads(block)
 

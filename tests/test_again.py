@@ -10,7 +10,7 @@ from msgspec import structs
 
 from test_edits import edit, names, naming, noting, spelling
 from witness.errors import ConflictError
-from witness.formats import notes
+from witness.formats import reading
 from witness.schema import Review, Transcript
 from witness.transcript import assemble, edits, previous, project_words, redo, store
 
@@ -70,8 +70,8 @@ def test_what_a_person_did_is_kept_and_what_differs_is_told(corrected):
     assert names(path)[0] == "Ann"
     assert texts(after)[3] == "Zanzibar"  # the same word was heard
     assert texts(after)[6] == "Rome"  # another one was, and a person has written this
-    assert [one.text for one in notes.of(after)] == ["Why?"]
-    assert notes.of(after)[0].quote == notes.of(before)[0].quote
+    assert [one.text for one in reading.noted_passages(after)] == ["Why?"]
+    assert reading.noted_passages(after)[0].quote == reading.noted_passages(before)[0].quote
     found = previous.read(path)
     told = {(one.kind, one.before.strip("."), one.now.strip("."), one.yours) for one in found.differences}
     assert told == {
@@ -108,7 +108,7 @@ def test_words_that_are_gone_are_told_and_their_corrections_stay(corrected):
     after = store.read(path)
     assert "Zanzibar" not in texts(after)
     assert "Zanzibar" in [one.text for one in after.corrections]
-    assert [one.text for one in notes.of(after)] == ["Why?"]
+    assert [one.text for one in reading.noted_passages(after)] == ["Why?"]
     told = [
         (one.kind, one.yours)
         for one in previous.read(path).differences

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from conftest import in_process
 from witness.errors import ConflictError, InputError, OutputError, UsageError
-from witness.formats import notes, page, writers
+from witness.formats import html, reading, writers
 from witness.formats.registry import Format
 from witness.schema import Review
 from witness.storage import files
@@ -34,7 +34,7 @@ def edit(path, *steps, undone=(), version=None) -> edits.Edit:
         version or shown.version,
         tuple((step,) for step, _ in steps),
         tuple(undone),
-        {"schema": page.CORRECTIONS, "sha256": sha256, "corrections": corrections},
+        {"schema": html.CORRECTIONS, "sha256": sha256, "corrections": corrections},
     )
 
 
@@ -77,7 +77,7 @@ def test_what_is_saved_is_what_redo_makes_and_every_format_beside_it_says_so(pat
         shutil.copy(file, tmp_path / "cli")
     again = tmp_path / "cli" / "toned.json"
     assert in_process(tmp_path, "redo", again, "--corrections", "page.json", "-f", "srt").returncode == 0
-    old = page.sound_in((path.parent / "toned.html").read_text())
+    old = html.sound_in((path.parent / "toned.html").read_text())
     assert old.opus
     saved = edits.save(path, made)
     assert saved.version == files.sha256(path.read_bytes())
@@ -89,7 +89,7 @@ def test_what_is_saved_is_what_redo_makes_and_every_format_beside_it_says_so(pat
         text = (path.parent / f"toned.{form}").read_text()
         assert "Zanzibar" in text
         assert "Ann" in text
-    assert page.sound_in((path.parent / "toned.html").read_text()) == old
+    assert html.sound_in((path.parent / "toned.html").read_text()) == old
 
 
 def test_pauses_stay_marked_as_the_run_was_asked_to(path):
@@ -111,7 +111,7 @@ def test_steps_are_there_after_a_reload_and_can_be_undone(path):
     edits.save(path, edit(path, first, second))
     shown = edits.show(path)
     assert [step[0]["kind"] for step in shown.steps] == ["name", "text"]
-    assert page.identity(shown.base) == page.identity(original.base)
+    assert html.identity(shown.base) == html.identity(original.base)
     assert not shown.base.corrections
     edits.save(path, edit(path, first, undone=[(second[0],)]))
     shown = edits.show(path)
@@ -140,7 +140,7 @@ def test_a_corrected_transcript_is_shown_without_clustering_it_again(path, monke
         without.setattr(assemble, "make_draft", refuse)
         with pytest.raises(AssertionError, match="told apart again"):
             edits.show(path)
-    assert page.identity(edits.show(path).base) == page.identity(before.base)
+    assert html.identity(edits.show(path).base) == html.identity(before.base)
 
 
 def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeypatch):
@@ -237,7 +237,7 @@ def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
     edits.add_notes(path, edits.show(path).version, [[noting(path, 4, "Why?")]])
     edits.restore_original(path, edits.show(path).version)
     back = store.read(path)
-    assert [one.text for one in notes.of(back)] == ["Why?"]  # which is no correction
+    assert [one.text for one in reading.noted_passages(back)] == ["Why?"]  # which is no correction
     assert ([one.kind for one in back.corrections], back.asked.speakers) == (["note"], None)
     assert [word.text for word in back.words] == [word.text for word in machine.words]
 
@@ -254,7 +254,7 @@ def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
     shown = edits.show(path)
     assert [step[0]["kind"] for step in shown.undone] == ["text", "name"]  # the next to be redone comes last
     assert [step[0]["kind"] for step in shown.steps] == ["note"]
-    assert [one.text for one in notes.of(store.read(path))] == ["Why?"]
+    assert [one.text for one in reading.noted_passages(store.read(path))] == ["Why?"]
 
 
 def test_a_name_given_from_elsewhere_is_a_step(path):
@@ -273,7 +273,7 @@ def test_notes_of_who_may_only_comment_are_steps_and_nothing_else_gets_in(path):
     note = {**noting(path, 3, "Why?"), "codes": ["trust"]}
     edits.add_notes(path, edits.show(path).version, [[note]])
     after = store.read(path)
-    assert [(one.text, one.codes) for one in notes.of(after)] == [("Why?", ("trust",))]
+    assert [(one.text, one.codes) for one in reading.noted_passages(after)] == [("Why?", ("trust",))]
     assert after.words == before.words
     shown = edits.show(path)
     assert [one["kind"] for step in shown.steps for one in step] == ["name", "note"]
@@ -296,7 +296,7 @@ def test_a_transcript_without_findings_is_corrected_undone_and_restored(path):
     for form in ("txt", "srt", "html"):
         assert "Zanzibar" in (path.parent / f"toned.{form}").read_text()
     shown = edits.show(path)
-    assert page.identity(shown.base) == page.identity(machine)
+    assert html.identity(shown.base) == html.identity(machine)
     assert [step[0]["kind"] for step in shown.steps] == ["name", "text"]
     edits.save(path, edit(path, first, undone=[(second[0],)]))
     assert "Zanzibar" not in path.read_text()

@@ -38,7 +38,7 @@ SPEAKERS_ONLY = transcript(
 
 
 def written(form: str, given=NAMED) -> str:
-    content = writers.written(given, Format(form))
+    content = writers.render(given, Format(form))
     assert isinstance(content, str)
     return content
 
@@ -62,7 +62,7 @@ def paragraphs(content: bytes) -> list[tuple[str, str]]:
 
 def docx_of(given, pauses=None) -> bytes:
     pytest.importorskip("docx")
-    content = writers.written(given.styled({"pauses": pauses}), Format.DOCX)
+    content = writers.render(given.styled({"pauses": pauses}), Format.DOCX)
     assert isinstance(content, bytes)
     return content
 
@@ -203,7 +203,7 @@ def test_eaf_says_where_the_recording_is(tmp_path, monkeypatch):
 
     def media(path: str) -> list[str | None]:
         audio = replace(NAMED.audio, path=path)
-        place.write_bytes(writers.content(replace(NAMED, audio=audio), Format.EAF, place=place))
+        place.write_bytes(writers.content(replace(NAMED, audio=audio), Format.EAF, path=place))
         (found,) = elan.Eaf(str(place)).media_descriptors
         return [found["MEDIA_URL"], found["RELATIVE_MEDIA_URL"], found["MIME_TYPE"]]
 
@@ -224,7 +224,7 @@ def test_eaf_keeps_the_rules_of_the_schema(tmp_path):
     Where the schema itself is at hand, the next test asks it.
     """
     place = tmp_path / "x.eaf"
-    root = ElementTree.fromstring(writers.content(NAMED, Format.EAF, place=place))  # noqa: S314 - our own
+    root = ElementTree.fromstring(writers.content(NAMED, Format.EAF, path=place))  # noqa: S314 - our own
     rules = {  # element -> attributes that it must have, those that it may have, what may be in it
         "ANNOTATION_DOCUMENT": (
             "DATE AUTHOR VERSION",
@@ -271,7 +271,7 @@ def test_eaf_is_valid_by_the_schema_of_elan(tmp_path):
     rules = etree.XMLSchema(etree.parse(schema))
     for given in (NAMED, SPEAKERS_ONLY, corrected(), transcript([], [])):
         place = tmp_path / "x.eaf"
-        place.write_bytes(writers.content(given, Format.EAF, place=place))
+        place.write_bytes(writers.content(given, Format.EAF, path=place))
         rules.assertValid(document := etree.parse(str(place)))
     document.getroot().find("HEADER").tag = "FOOTER"
     assert not rules.validate(document)

@@ -14,7 +14,7 @@ import talks
 from conftest import in_process
 from test_edits import edit, spelling
 from witness.errors import InputError
-from witness.formats import document, notes, qda, qdpx, reading, writers
+from witness.formats import document, qda, qdpx, reading, writers
 from witness.schema import Correction, Transcript
 from witness.transcript import edits, redo, store
 
@@ -37,7 +37,7 @@ def noted(*given: Correction) -> Transcript:
 
 
 def test_of_several_notes_on_the_same_words_the_last_one_counts():
-    found = notes.of(
+    found = reading.noted_passages(
         noted(
             note(CALL, 5, 9, "Later"),
             note(CALL, 2, 6, "Why?"),
@@ -96,8 +96,8 @@ def test_a_qda_project_has_the_text_the_codes_and_the_passages():
         for reference in one.findall("q:Coding/q:CodeRef", SPACE):
             name = codes[reference.get("targetGUID")]
             coded[name] = f"{coded.get(name, '')} {piece}".strip()
-    assert coded["Money"] == notes.of(given)[1].quote
-    assert notes.of(given)[2].quote.split()[-1] in coded["Trust"]
+    assert coded["Money"] == reading.noted_passages(given)[1].quote
+    assert reading.noted_passages(given)[2].quote.split()[-1] in coded["Trust"]
     (written,) = project.findall("q:Notes/q:Note", SPACE)
     assert written.findtext("q:PlainTextContent", "", SPACE) == "Why?"
     assert source.find(f".//q:NoteRef[@targetGUID='{written.get('guid')}']", SPACE) is not None
@@ -107,7 +107,7 @@ def test_a_qda_project_has_the_text_the_codes_and_the_passages():
 
 def test_a_note_on_words_that_were_taken_out_stays():
     lost = Correction("note", (), None, ((9000.0, 9001.0),), "Where is it?", ("Gone",))
-    found = notes.of(noted(lost))
+    found = reading.noted_passages(noted(lost))
     assert [(one.quote, one.start, one.text) for one in found] == [("", 9000.0, "Where is it?")]
     with zipfile.ZipFile(io.BytesIO(writers.content(noted(lost), "qdpx"))) as archive:
         project = ElementTree.fromstring(archive.read("project.qde"))  # noqa: S314 - our own
@@ -145,13 +145,13 @@ def test_notes_and_times_of_paragraphs_survive_what_follows(shelved, findings):
         path, edits.show(path).version, edit(path, spelling(path, 3, "Zanzibar")).corrections
     )
     after = store.read(path)
-    assert [(one.text, one.codes) for one in notes.of(after)] == [("Why?", ("Trust",))]
-    assert "Zanzibar" in notes.of(after)[0].quote
+    assert [(one.text, one.codes) for one in reading.noted_passages(after)] == [("Why?", ("Trust",))]
+    assert "Zanzibar" in reading.noted_passages(after)[0].quote
     assert word.start - 0.25 in [round(one.start, 3) for one in after.utterances]
     assert [one.start for one in after.words] == [one.start for one in before.words]
     if findings:
         again = redo.redo(redo.read(path), replace(after.asked, speakers=1))
-        assert len(notes.of(again)) == 1
+        assert len(reading.noted_passages(again)) == 1
         machine = redo.redo(redo.read(path), forget=True)
         assert [one.kind for one in machine.corrections] == ["note"]
 

@@ -27,7 +27,7 @@ from conftest import CALL
 from recordings import here, make
 from witness.audio import decode, sound
 from witness.cli.main import cli
-from witness.formats import modules, page, writers
+from witness.formats import html, writers
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.progress import Reporter
@@ -36,6 +36,7 @@ from witness.storage import files
 from witness.transcript import assemble, store
 from witness.transcript import redo as redoing
 from witness.transcript.corrections import group_utterances
+from witness.web import bundle
 
 # People use the first; the headless shell, which has no windows to draw, serves where it alone is installed.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
@@ -64,16 +65,16 @@ def encoded_once():
 @pytest.fixture(scope="module", autouse=True)
 def open_to_tests():
     """What the modules of a page export, tests can name; for all others it is out of reach."""
-    made = modules.script
+    made = bundle.script
 
     def opened(entry: str) -> str:
         text, end = made(entry), "})();\n"
         assert text.endswith(end)
-        exports = ", ".join(f"${n}" for n, _ in enumerate(modules.needed(entry)))
+        exports = ", ".join(f"${n}" for n, _ in enumerate(bundle.needed(entry)))
         return f"{text.removesuffix(end)}Object.assign(globalThis, {exports});\n{end}"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(modules, "script", opened)
+        patch.setattr(bundle, "script", opened)
         yield
 
 
@@ -114,8 +115,8 @@ class Scripts(HTMLParser):
 def test_one_file_that_asks_for_nothing(tmp_path):
     found = talks.call()
     heard = sound.take(found.audio, [("html", tmp_path / "call.html")])
-    text = writers.written(found, Format.HTML, heard)
-    assert text == writers.written(found, Format.HTML, sound.take(found.audio, [("html", None)]))
+    text = writers.render(found, Format.HTML, heard)
+    assert text == writers.render(found, Format.HTML, sound.take(found.audio, [("html", None)]))
     assert not re.search(r"https?://|//[a-z]+\.|@import|url\(", text)
     scripts = Scripts(text)
     assert [kind for kind, _ in scripts.blocks] == ["application/json", "text/plain", None]
@@ -131,7 +132,7 @@ def test_hostile_text_stays_inside_its_block():
         [Word(0, 1, f" {nasty}", "SPEAKER_00")], [Turn(0, 1, "SPEAKER_00")], path=f"{nasty}.wav"
     )
     found = replace(found, warnings=(nasty,), speakers=(replace(found.speakers[0], name=nasty),))
-    scripts = Scripts(writers.written(found, Format.HTML))
+    scripts = Scripts(writers.render(found, Format.HTML))
     assert len(scripts.blocks) == 2
     assert scripts.data["words"]["text"] == [f" {nasty}"]
     assert scripts.data["speakers"] == [["SPEAKER_00", nasty]]
@@ -183,14 +184,14 @@ def test_a_batch_makes_pages(tmp_path):
 
 
 def test_the_date_is_what_the_file_says(tmp_path):
-    assert "recorded" not in writers.written(talks.call(), Format.HTML)
+    assert "recorded" not in writers.render(talks.call(), Format.HTML)
     with soundfile.SoundFile(tmp_path / "a.wav", "w", 8000, 1) as file:
         file.date = "2026-03-09"
         file.write(np.zeros(8000))
     source = Source(str(tmp_path / "a.wav"), 1.0, 1, decode.about(str(tmp_path / "a.wav"))[0])
     heard = sound.take(source, [("html", None)])
     assert heard.recorded == "2026-03-09"
-    assert "recorded 2026-03-09" in writers.written(talks.call(), Format.HTML, heard)
+    assert "recorded 2026-03-09" in writers.render(talks.call(), Format.HTML, heard)
 
 
 def test_links_are_urls(tmp_path):
@@ -243,7 +244,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_colors_are_told_apart_by_all_eyes(theme):
-    style = modules.text("web/templates/look.css").split("@media (prefers-color-scheme: dark)")[theme]
+    style = bundle.text("web/templates/look.css").split("@media (prefers-color-scheme: dark)")[theme]
     value = dict(re.findall(r"--([\w-]+): (#\w+);", style))
     colors = [value[f"c{n}"] for n in range(10)]
     for eyes in EYES.values():
@@ -336,7 +337,7 @@ def test_bad_corrections_are_one_line_and_change_nothing(case, entry):
     before = (case / "toned.json").read_bytes()
     sha256 = json.loads(before)["audio"]["sha256"]
     file = case / "bad.json"
-    file.write_text(json.dumps({"schema": page.CORRECTIONS, "sha256": sha256, "corrections": [entry]}))
+    file.write_text(json.dumps({"schema": html.CORRECTIONS, "sha256": sha256, "corrections": [entry]}))
     message = redo(case / "toned.json", "--corrections", file, code=4)
     assert "bad.json" in message
     assert "\n" not in message
@@ -350,7 +351,7 @@ def test_files_that_are_no_corrections(case):
         assert "does not hold corrections" in redo(path, "--corrections", file, code=4)
     file.write_bytes(b"\xff\xfe\x00")
     assert "does not hold corrections" in redo(path, "--corrections", file, code=4)
-    file.write_text(json.dumps({"schema": page.CORRECTIONS, "sha256": "0" * 64, "corrections": []}))
+    file.write_text(json.dumps({"schema": html.CORRECTIONS, "sha256": "0" * 64, "corrections": []}))
     assert "a different recording" in redo(path, "--corrections", file, code=4)
     assert "cannot be read" in redo(path, "--corrections", case / "none.json", code=4)
 

@@ -22,7 +22,7 @@ from witness.audio import decode, ffmpeg, sound
 from witness.cli.options import moment
 from witness.errors import InputError, UsageError
 from witness.formats import document as shape
-from witness.formats import findings, page, writers
+from witness.formats import findings, html, writers
 from witness.formats.registry import Format
 from witness.options import Channels, PageAudio, Part, Runtime
 from witness.progress import Reporter
@@ -263,7 +263,7 @@ def test_warnings_name_the_times_of_the_recording(pair):
 
 @pytest.mark.parametrize("form", [Format.TXT, Format.SRT, Format.VTT, Format.RTTM, Format.CSV])
 def test_every_format_has_the_times_of_the_recording(pair, form):
-    assert writers.written(in_milliseconds(pair[0]), form) == writers.written(shifted(pair[1]), form)
+    assert writers.render(in_milliseconds(pair[0]), form) == writers.render(shifted(pair[1]), form)
 
 
 def test_json_and_md_say_which_part_it_is(pair):
@@ -274,7 +274,7 @@ def test_json_and_md_say_which_part_it_is(pair):
     assert expected["audio"]["part"] is None
     for key in ("turns", "words", "utterances", "speakers"):
         assert document[key] == expected[key], key
-    assert "00:00:20 to 00:00:44 of 00:01:00" in writers.written(pair[0], Format.MD)
+    assert "00:00:20 to 00:00:44 of 00:01:00" in writers.render(pair[0], Format.MD)
 
 
 def test_redo_of_a_part(pair, tmp_path):
@@ -310,7 +310,7 @@ def test_the_page_shows_and_plays_the_part(pair, tmp_path):
     assert len(heard.peaks) == round((END - START) * sound.PEAKS)
     (tmp_path / "part.webm").write_bytes(heard.opus)
     assert decode.load(str(tmp_path / "part.webm")).source.duration == pytest.approx(END - START, abs=0.05)
-    text = page.transcript_page(part, "talk", heard)
+    text = html.transcript_page(part, "talk", heard)
     assert '"start":20000,"end":44500' in text
     assert "00:00:20 to 00:00:44 of 1 min 1 s" in text
 

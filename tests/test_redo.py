@@ -20,7 +20,7 @@ from witness.cli.main import cli
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
 from witness.formats import document as shape
-from witness.formats import findings, page, writers
+from witness.formats import findings, html, writers
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
 from witness.storage import decode, files
@@ -214,7 +214,9 @@ def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
     found = assemble.redo(transcript.findings, transcript.asked, [new])
     assert [one.id for one in found.speakers] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_02"]
     assert not any("SPEAKER_02" in warning for warning in found.warnings)
-    document_ = json.loads(shape.encode(shape.of(found, json.loads(path.read_text())["findings"])))
+    document_ = json.loads(
+        shape.encode(shape.from_transcript(found, json.loads(path.read_text())["findings"]))
+    )
     path.write_text(json.dumps(document_))
     run(path, "--merge", "SPEAKER_01,SPEAKER_02")
     assert [one["id"] for one in document(path)["speakers"]] == ["SPEAKER_00", "SPEAKER_01"]
@@ -294,7 +296,7 @@ def test_a_transcript_without_findings_is_corrected_as_one_with_them(path, tmp_p
     spans = [[middle - 0.001, middle + 0.001]]
     text = {"kind": "text", "speaker": [], "name": None, "other": spans, "text": "Zanzibar"}
     sha256 = json.loads(path.read_text())["audio"]["sha256"]
-    said = {"schema": page.CORRECTIONS, "sha256": sha256}
+    said = {"schema": html.CORRECTIONS, "sha256": sha256}
     (tmp_path / "text.json").write_text(json.dumps({**said, "corrections": [text]}))
     new = {**text, "kind": "new", "text": None}
     (tmp_path / "new.json").write_text(json.dumps({**said, "corrections": [new]}))
@@ -331,11 +333,11 @@ def alike(one: dict, other: dict) -> None:
 def test_corrections_come_to_the_same_without_the_findings(seed):
     """All cases of the table of the page, on what a JSON holds of each talk."""
     draft = page_cases.talk(seed)
-    content = shape.encode(shape.of(corrections.apply(draft)))
-    bare = corrections.draft_of(shape.transcript(shape.decode(content)))
+    content = shape.encode(shape.from_transcript(corrections.apply(draft)))
+    bare = corrections.draft_of(shape.to_transcript(shape.decode(content)))
     for case in page_cases.cases(seed):
         given = decode.from_json(json.dumps(case["corrections"]).encode(), redo.Corrections)
-        one, other = (shape.of(corrections.apply(base, given)) for base in (draft, bare))
+        one, other = (shape.from_transcript(corrections.apply(base, given)) for base in (draft, bare))
         # Whether a script without spaces had one is not known where an utterance begins with it.
         content = (shape.encode(found).decode().replace(" こ", "こ") for found in (one, other))
         alike(*map(json.loads, content))

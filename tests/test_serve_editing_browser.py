@@ -15,7 +15,7 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
-from witness.formats import notes
+from witness.formats import reading
 from witness.storage import files
 from witness.transcript import edits, store
 
@@ -267,7 +267,7 @@ def test_who_may_comment_adds_notes_and_nothing_else(visit, folder):
     eve.fill("#note-text", "Why?")
     eve.click("#noting .main")
     saved(eve)
-    assert [one.text for one in notes.of(store.read(folder / "toned.json"))] == ["Why?"]
+    assert [one.text for one in reading.noted_passages(store.read(folder / "toned.json"))] == ["Why?"]
     owner.wait_for_selector("#notes .note")
     eve.keyboard.press("Control+z")
     eve.locator(".w").nth(2).click()
@@ -278,7 +278,7 @@ def test_who_may_comment_adds_notes_and_nothing_else(visit, folder):
     owner.locator("#feed").click()
     owner.keyboard.press("Control+z")
     saved(owner)
-    assert (notes.of(store.read(folder / "toned.json")), texts(folder)) == ([], before)
+    assert (reading.noted_passages(store.read(folder / "toned.json")), texts(folder)) == ([], before)
 
 
 def test_a_note_is_written_found_again_changed_and_undone(visit, desk, folder):
@@ -295,7 +295,7 @@ def test_a_note_is_written_found_again_changed_and_undone(visit, desk, folder):
     page.fill("#note-codes", "Trust, <b>Money</b>")
     page.click("#noting .main")
     saved(page)
-    (found,) = notes.of(store.read(folder / "toned.json"))
+    (found,) = reading.noted_passages(store.read(folder / "toned.json"))
     assert (found.text, found.codes) == ("Why?\nReally?", ("Trust", "<b>Money</b>"))
     assert len(found.quote.split()) == 3
     page.reload()
@@ -313,12 +313,12 @@ def test_a_note_is_written_found_again_changed_and_undone(visit, desk, folder):
     page.locator(".w").nth(8).click()
     page.keyboard.press("h")
     saved(page)
-    assert [one.codes for one in notes.of(store.read(folder / "toned.json"))] == [(), ()]
+    assert [one.codes for one in reading.noted_passages(store.read(folder / "toned.json"))] == [(), ()]
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
     page.wait_for_selector("#notes .code >> nth=1")
     saved(page)
-    assert notes.of(store.read(folder / "toned.json")) == [found]
+    assert reading.noted_passages(store.read(folder / "toned.json")) == [found]
     page.click("#export")
     page.uncheck('.formats label:has-text("docx –") input')
     page.check('.formats label:has-text("qdpx –") input')

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from test_page import Scripts
-from witness.formats import page, writers
+from witness.formats import html, writers
 from witness.formats.registry import Format
 from witness.schema import Sound
 from witness.serve.app import application
@@ -82,7 +82,7 @@ def test_the_page_may_ask_its_server_and_nobody_else(client, path):
     assert "media-src 'self';" in policy
     assert "connect-src 'self'" in policy
     assert "unsafe" not in policy
-    alone = writers.written(store.read(path), Format.HTML)
+    alone = writers.render(store.read(path), Format.HTML)
     assert "connect-src" not in Scripts(alone).policy
     assert "fetch(" not in alone
 
@@ -152,6 +152,6 @@ def test_the_sound_of_a_page_is_read_back(toned):
         Sound(b"\x00\x01\xff", opus=b"opus", recorded="2026-03-09 & <b>"),
         Sound(b"", link="../a%20b.wav"),
     ):
-        assert page.sound_in(writers.written(toned, Format.HTML, heard)) == heard
-    assert page.sound_in(writers.written(toned, Format.HTML)) is None
-    assert page.sound_in("<p>another page") is None
+        assert html.sound_in(writers.render(toned, Format.HTML, heard)) == heard
+    assert html.sound_in(writers.render(toned, Format.HTML)) is None
+    assert html.sound_in("<p>another page") is None

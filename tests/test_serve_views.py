@@ -9,7 +9,7 @@ import soundfile
 
 from witness.audio import decode, sound
 from witness.errors import InputError
-from witness.formats import page
+from witness.formats import html
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE
 from witness.serve.editing import exports, views
@@ -34,7 +34,7 @@ def test_any_format_can_be_taken_away(shelved):
     assert exports.content(shelved, Format.SRT, UNCHANGED)[1] == (shelved.parent / "toned.srt").read_bytes()
     assert exports.content(shelved, Format.JSON, UNCHANGED)[1] == shelved.read_bytes()
     assert exports.content(shelved, Format.DOCX, UNCHANGED)[1][:2] == b"PK"
-    assert page.sound_in(exports.content(shelved, Format.HTML, UNCHANGED)[1].decode()).opus
+    assert html.sound_in(exports.content(shelved, Format.HTML, UNCHANGED)[1].decode()).opus
 
 
 def test_what_no_browser_plays_is_made_into_what_it_does(shelved):
@@ -68,7 +68,7 @@ def test_a_recording_with_another_name_is_found_by_its_contents(shelved):
 
 def test_the_outline_is_kept(shelved, monkeypatch):
     outline = views.peaks(shelved)
-    assert outline == page.sound_in((shelved.parent / "toned.html").read_text()).peaks
+    assert outline == html.sound_in((shelved.parent / "toned.html").read_text()).peaks
     (shelved.parent / "toned.html").unlink()
     assert views.peaks(shelved) == outline
     monkeypatch.setattr(sound, "take", None)
@@ -78,8 +78,8 @@ def test_the_outline_is_kept(shelved, monkeypatch):
 def test_a_page_says_that_the_model_does_not_know_the_language_and_what_to_do(shelved):
     visit = views.Visit(id="x", formats=[], barred=None, noting=False)
     about = "knows English only, and this is another language: choose a model that knows it"
-    assert about not in views.html(shelved, visit, ["x.js"]).decode()
+    assert about not in views.page(shelved, visit, ["x.js"]).decode()
     found = json.loads(shelved.read_text())
     found["utterances"][0]["not_english"] = True
     shelved.write_text(json.dumps(found))
-    assert about in views.html(shelved, visit, ["x.js"]).decode()
+    assert about in views.page(shelved, visit, ["x.js"]).decode()

@@ -12,17 +12,17 @@ import pytest
 import page_cases
 import witness
 from conftest import ROOT
-from witness.formats import modules
 from witness.serve.routes import home
+from witness.web import bundle
 
 SOURCE = Path(witness.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.js"))
 DESK = ("transcript", "home", "notes", "live")
-ENTRIES = (modules.FILE, *(f"web/lists/{name}.js" for name in DESK))
+ENTRIES = (bundle.FILE, *(f"web/lists/{name}.js" for name in DESK))
 
 
 def test_every_module_belongs_to_a_page_and_is_given_out():
-    assert {name for entry in ENTRIES for name in modules.needed(entry)} == set(MODULES)
+    assert {name for entry in ENTRIES for name in bundle.needed(entry)} == set(MODULES)
     assert set(MODULES) < set(home.files())
 
 
@@ -50,17 +50,17 @@ def test_no_module_is_longer_than_400_lines():
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_no_module_imports_itself_in_a_circle(entry):
-    order = modules.needed(entry)
+    order = bundle.needed(entry)
     assert order[-1] == entry
     for place, name in enumerate(order):
-        needed = {modules._path(name, given) for _, given in modules.IMPORT.findall(modules.text(name))}
+        needed = {bundle._resolve(name, given) for _, given in bundle.IMPORT.findall(bundle.text(name))}
         assert needed <= set(order[:place])
 
 
 def test_modules_of_a_page_that_is_a_file_know_no_server():
-    for name in modules.needed(modules.FILE):
+    for name in bundle.needed(bundle.FILE):
         assert not name.startswith("serve/")
-        assert not re.search(r"\bfetch\(|XMLHttpRequest|EventSource|WebSocket|sendBeacon", modules.text(name))
+        assert not re.search(r"\bfetch\(|XMLHttpRequest|EventSource|WebSocket|sendBeacon", bundle.text(name))
 
 
 # --- one script ---
@@ -68,16 +68,16 @@ def test_modules_of_a_page_that_is_a_file_know_no_server():
 
 @pytest.fixture
 def script(monkeypatch):
-    """What `modules.script` makes of modules that are given as name -> text; the entry is `main`."""
+    """What `bundle.script` makes of modules that are given as name -> text; the entry is `main`."""
 
     def made(**texts: str) -> str:
-        for known in (modules.needed, modules.script, modules._exported):
+        for known in (bundle.needed, bundle.script, bundle._exported):
             known.cache_clear()
-        monkeypatch.setattr(modules, "text", lambda name: texts[name.removesuffix(".js")])
-        return modules.script("main.js")
+        monkeypatch.setattr(bundle, "text", lambda name: texts[name.removesuffix(".js")])
+        return bundle.script("main.js")
 
     yield made
-    for known in (modules.needed, modules.script, modules._exported):
+    for known in (bundle.needed, bundle.script, bundle._exported):
         known.cache_clear()
 
 

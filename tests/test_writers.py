@@ -70,7 +70,7 @@ GHOST = said(None, 580.0, "Thank you.")
 
 
 def test_txt():
-    lines = writers.written(transcript([REPLY, GHOST]), Format.TXT).splitlines()
+    lines = writers.render(transcript([REPLY, GHOST]), Format.TXT).splitlines()
     assert lines == ["[00:09:32] SPEAKER_01: It never came."]
 
 
@@ -83,7 +83,7 @@ def test_without_times_or_names(form):
         ({"speaker_names": "none"}, True, False),
         ({"times": "drop", "speaker_names": "none"}, False, False),
     ]:
-        said = text_of(writers.written(found.styled(given), form)).replace("\\", "").split("25%")[-1]
+        said = text_of(writers.render(found.styled(given), form)).replace("\\", "").split("25%")[-1]
         assert "It never came." in said
         assert ("00:09:32" in said) == time
         assert ("SPEAKER_01" in said) == name
@@ -104,11 +104,11 @@ FOR_PROGRAMS = {"json", "rttm", "ctm", "stm", "seglst", "whisperx", "openai"}
 def test_words_without_speech_and_speech_without_words():
     found = listened(REPLY, GHOST, UNHEARD)
     for name in Format:
-        text = text_of(writers.written(found, name))
+        text = text_of(writers.render(found, name))
         assert ("Thank" in text) == (name in ("json", "html")), name
         assert ("[inaudible]" in text.replace("\\", "")) == (name not in FOR_PROGRAMS), name
-    assert writers.written(found, Format.TXT).splitlines()[1:] == ["[00:10:00] SPEAKER_00: [inaudible]"]
-    assert cues(writers.written(found, Format.SRT))[1][1:] == [
+    assert writers.render(found, Format.TXT).splitlines()[1:] == ["[00:10:00] SPEAKER_00: [inaudible]"]
+    assert cues(writers.render(found, Format.SRT))[1][1:] == [
         "00:10:00,000 --> 00:10:04,500",
         "SPEAKER_00: [inaudible]",
     ]
@@ -128,7 +128,7 @@ def test_words_without_speech_and_speech_without_words():
 
 
 def test_txt_without_words():
-    found = writers.written(transcript([Utterance(1.24, 3661.96, "SPEAKER_00")]), Format.TXT)
+    found = writers.render(transcript([Utterance(1.24, 3661.96, "SPEAKER_00")]), Format.TXT)
     assert found == "[00:00:01.2 - 01:01:02.0] SPEAKER_00\n"
 
 
@@ -139,7 +139,7 @@ def test_pauses_are_marked_where_asked_for():
     noise = Utterance(6.2, 9, "A")
     later = Utterance(12.7, 13.5, "B", (Word(12.7, 13, "好", "B"), Word(13.5, 14, "。", "B")))
     found = listened(halting, reply, GHOST, noise, later)
-    assert writers.written(found.styled({"pauses": 0.5}), Format.TXT).splitlines() == [
+    assert writers.render(found.styled({"pauses": 0.5}), Format.TXT).splitlines() == [
         "[00:00:00] A: So I (.) thought (2 s) *so*.",
         "[00:00:05] B: Yes.",
         "[00:00:06] A: [inaudible]",
@@ -147,18 +147,18 @@ def test_pauses_are_marked_where_asked_for():
         "[00:00:12] B: 好 (.) 。",
     ]
     assert (
-        writers.written(found.styled({"pauses": 2.0}), Format.TXT).splitlines()[0]
+        writers.render(found.styled({"pauses": 2.0}), Format.TXT).splitlines()[0]
         == "[00:00:00] A: So I thought *so*."
     )
-    assert "(" not in writers.written(found, Format.TXT)
-    assert r"I (.) thought (2 s) \*so\*." in writers.written(found.styled({"pauses": 0.5}), Format.MD)
-    assert "\n\n(4 s)\n\n**B**" in writers.written(found.styled({"pauses": 0.5}), Format.MD)
+    assert "(" not in writers.render(found, Format.TXT)
+    assert r"I (.) thought (2 s) \*so\*." in writers.render(found.styled({"pauses": 0.5}), Format.MD)
+    assert "\n\n(4 s)\n\n**B**" in writers.render(found.styled({"pauses": 0.5}), Format.MD)
 
 
 def test_a_pause_under_other_speech_is_none():
     long, reply = said("A", 0, "one two three four", 1.0), said("B", 1.0, "Yes.", 0.5)
     after = said("A", 4.2, "five", 0.5)
-    assert "(" not in writers.written(transcript([long, reply, after]).styled({"pauses": 0.5}), Format.TXT)
+    assert "(" not in writers.render(transcript([long, reply, after]).styled({"pauses": 0.5}), Format.TXT)
 
 
 def text_of(content: str | bytes) -> str:
@@ -173,10 +173,10 @@ def text_of(content: str | bytes) -> str:
 
 def test_empty_transcript_in_every_format():
     for name in Format:
-        text = text_of(writers.written(transcript(), name))
+        text = text_of(writers.render(transcript(), name))
         assert "SPEAKER_0" not in text or name in ("json", "md", "html", "docx")
-    assert writers.written(transcript(), Format.TXT) == ""
-    assert writers.written(transcript(), Format.VTT) == "WEBVTT\n"
+    assert writers.render(transcript(), Format.TXT) == ""
+    assert writers.render(transcript(), Format.VTT) == "WEBVTT\n"
 
 
 def test_json_has_every_key_of_the_contract():
@@ -240,7 +240,7 @@ def cues(text: str) -> list[list[str]]:
 
 def test_srt_is_readable_and_names_the_speaker_at_each_change():
     found = cues(
-        writers.written(
+        writers.render(
             transcript([LONG, REPLY, said("SPEAKER_01", 574.0, "Not on Tuesday either.")]), Format.SRT
         )
     )
@@ -262,18 +262,18 @@ def test_srt_is_readable_and_names_the_speaker_at_each_change():
 
 def test_cues_end_at_pauses_and_after_seven_seconds():
     slow = said("A", 0, "one two three four five", 2.0)
-    found = cues(writers.written(transcript([slow]), Format.SRT))
+    found = cues(writers.render(transcript([slow]), Format.SRT))
     assert len(found) == 2
     paused = Utterance(0, 4, "A", (Word(0, 1, " one"), Word(3, 4, " two")))
-    assert len(cues(writers.written(transcript([paused]), Format.SRT))) == 2
+    assert len(cues(writers.render(transcript([paused]), Format.SRT))) == 2
 
 
 def test_vtt_escapes_and_tags():
-    text = writers.written(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]), Format.VTT)
+    text = writers.render(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]), Format.VTT)
     head = "WEBVTT\n\n00:00:01.000 --> 00:00:04.000\n"
     assert text == f"{head}SPEAKER_00: a &lt;b&gt; &amp; c --&gt; d\n"
     tagged = transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]).styled({"speaker_names": "tag"})
-    assert writers.written(tagged, Format.VTT) == f"{head}<v SPEAKER_00>a &lt;b&gt; &amp; c --&gt; d\n"
+    assert writers.render(tagged, Format.VTT) == f"{head}<v SPEAKER_00>a &lt;b&gt; &amp; c --&gt; d\n"
 
 
 def test_subtitles_in_the_shape_that_is_wanted():
@@ -298,17 +298,17 @@ def test_subtitles_in_the_shape_that_is_wanted():
 
 def written_cues(given):
     """The times and lines of each subtitle."""
-    blocks = writers.written(given, Format.SRT).strip().split("\n\n")
+    blocks = writers.render(given, Format.SRT).strip().split("\n\n")
     return [block.split("\n", 1)[1] for block in blocks]
 
 
 def test_subtitles_and_documents_say_in_which_language_something_is():
     one, other = said("A", 1.0, "Good morning."), said("B", 5.0, "שלום לכולם.")
     other = replace(other, words=tuple(structs.replace(word, language="he") for word in other.words))
-    text = writers.written(transcript([one, other]), Format.VTT)
+    text = writers.render(transcript([one, other]), Format.VTT)
     assert "<lang en>A: Good morning.</lang>\n" in text
     assert "<lang he>B: שלום לכולם.</lang>\n" in text
-    assert "<lang" not in writers.written(transcript([one]), Format.VTT)
+    assert "<lang" not in writers.render(transcript([one]), Format.VTT)
 
 
 def test_fillers_are_left_out_of_documents_and_not_of_data():
@@ -317,29 +317,29 @@ def test_fillers_are_left_out_of_documents_and_not_of_data():
     words = tuple(structs.replace(spoken.words[0], text=text) for text in texts)
     only = said("B", 6.0, "Hmm.")
     found = transcript([replace(spoken, words=words), only]).styled({"fillers": "drop"})
-    assert writers.written(found, Format.TXT).splitlines() == ["[00:00:01] A: So I, think. You know."]
-    assert "Hmm" not in writers.written(found, Format.SRT)
+    assert writers.render(found, Format.TXT).splitlines() == ["[00:00:01] A: So I, think. You know."]
+    assert "Hmm" not in writers.render(found, Format.SRT)
     for form in (Format.CTM, Format.JSON, Format.CSV):
-        assert "Hmm" in writers.written(found, form), form
+        assert "Hmm" in writers.render(found, form), form
     german = replace(spoken, words=(structs.replace(words[0], text=" um", language="de"),))
-    assert "um" in writers.written(transcript([german]).styled({"fillers": "drop"}), Format.TXT)
+    assert "um" in writers.render(transcript([german]).styled({"fillers": "drop"}), Format.TXT)
 
 
 def test_rttm_reads_back():
     turns = [Turn(0.5, 2.0, "SPEAKER_00")]
-    assert rttm.parse(writers.written(transcript(turns=turns), Format.RTTM)) == {"my_call": turns}
+    assert rttm.parse(writers.render(transcript(turns=turns), Format.RTTM)) == {"my_call": turns}
 
 
 def test_csv_reads_back():
     quoted = said("SPEAKER_00", 0, 'He said: "well, no", and left')
-    rows = list(csv.reader(io.StringIO(writers.written(transcript([quoted, GHOST]), Format.CSV), newline="")))
+    rows = list(csv.reader(io.StringIO(writers.render(transcript([quoted, GHOST]), Format.CSV), newline="")))
     assert rows[0] == ["start", "end", "speaker", "text"]
     assert rows[1][2:] == ["SPEAKER_00", 'He said: "well, no", and left']
     assert len(rows) == 2
 
 
 def test_md_escapes_and_shows_warnings():
-    text = writers.written(
+    text = writers.render(
         transcript([said("SPEAKER_00", 0, "a *b* <c> [d]")], warnings=["ends early"]), Format.MD
     )
     assert "# my call" in text
@@ -353,14 +353,14 @@ def test_what_concerns_the_machine_is_for_json_alone():
     found = replace(transcript([REPLY], warnings=[about, "ends early"]), machine=(about,))
     assert json.loads(writers.content(found, "json"))["warnings"] == [about, "ends early"]
     for form in (Format.MD, Format.HTML):
-        assert "cannot fetch" not in writers.written(found, form)
-        assert "ends early" in writers.written(found, form)
+        assert "cannot fetch" not in writers.render(found, form)
+        assert "ends early" in writers.render(found, form)
 
 
 def test_names_that_are_no_utf8_do_not_stop_the_result():
     path = os.fsdecode(b"caf\xe9.wav")
     for form in Format:
-        text = text_of(writers.written(transcript([REPLY], [Turn(0, 1, "SPEAKER_00")], path=path), form))
+        text = text_of(writers.render(transcript([REPLY], [Turn(0, 1, "SPEAKER_00")], path=path), form))
         writers.encode(text).decode("utf-8")
 
 
@@ -390,7 +390,7 @@ def hostile() -> Transcript:
 
 @pytest.mark.parametrize("form", Format)
 def test_nothing_that_was_said_commands_a_terminal(form):
-    text = text_of(writers.written(hostile(), form))
+    text = text_of(writers.render(hostile(), form))
     if form not in ("html", "docx"):
         tabs = form.about.media_type == "text/tab-separated-values"
         assert not CONTROL.search(text.replace("\r\n", "\n").replace("\t", " " if tabs else "\t"))
@@ -400,15 +400,15 @@ def test_nothing_that_was_said_commands_a_terminal(form):
 
 def test_nothing_that_was_said_is_a_cue_a_line_or_markup():
     found = hostile()
-    (line,) = writers.written(found, Format.TXT).splitlines()
+    (line,) = writers.render(found, Format.TXT).splitlines()
     assert line.startswith("[00:00:00] Ann 9 00:00:00.000 --> 00:00:09.000 \ufffd[2J<c>: one 7 00:00:00")
-    srt = writers.written(found, Format.SRT)
+    srt = writers.render(found, Format.SRT)
     assert re.findall(r"(?m)^.*-->.*$", srt) == re.findall(r"(?m)^[\d:,]{12} --> [\d:,]{12}$", srt)
     assert not set("<{") & set(srt)
     assert [block.split("\n")[0] for block in srt.strip().split("\n\n")] == [
         str(n + 1) for n in range(srt.count("-->"))
     ]
-    vtt = writers.written(found, Format.VTT)
+    vtt = writers.render(found, Format.VTT)
     for block in vtt.strip().split("\n\n")[1:]:
         times, *lines = block.split("\n")
         assert re.fullmatch(r"[\d:.]{12} --> [\d:.]{12}", times)
@@ -416,8 +416,8 @@ def test_nothing_that_was_said_is_a_cue_a_line_or_markup():
         assert all("-->" not in text for text in lines)
         tags = re.findall("<[^>]*>", block)
         assert all(tag.startswith("<v Ann 9 ") for tag in tags)
-    assert len(writers.written(found, Format.RTTM).splitlines()) == 1
-    paragraphs = writers.written(found, Format.MD).strip().split("\n\n")
+    assert len(writers.render(found, Format.RTTM).splitlines()) == 1
+    paragraphs = writers.render(found, Format.MD).strip().split("\n\n")
     assert len(paragraphs) == 4
     assert not any("\n" in paragraph for paragraph in paragraphs)
     assert r"\<b\>\&{\\an8}\</v\>" in paragraphs[3]
@@ -430,7 +430,7 @@ def test_joiners_and_hard_spaces_stay():
     for text in (" می\u200cخواهم", " 👩\u200d👧", " Bonjour\xa0!", " caf\u0301e"):
         said_ = listened(Utterance(0, 1, "A", (Word(0, 1, text, "A"),)))
         for name in ("txt", "md", "srt", "vtt", "csv"):
-            shown = writers.written(said_, name)
+            shown = writers.render(said_, name)
             assert text.strip() in shown or name in ("srt", "vtt"), name
 
 
@@ -438,7 +438,7 @@ def test_joiners_and_hard_spaces_stay():
 def test_no_cell_is_a_formula(text):
     found = listened(Utterance(0, 1, "A", (Word(0, 1, text, "A"),)))
     found = replace(found, speakers=(Speaker("A", 1, 1, text.strip()),))
-    rows = list(csv.reader(io.StringIO(writers.written(found, Format.CSV), newline="")))
+    rows = list(csv.reader(io.StringIO(writers.render(found, Format.CSV), newline="")))
     assert rows[1] == ["0.000", "1.000", f"'{text.strip()}", f"'{text.strip()}"]
     harmless = listened(Utterance(0, 1, "A", (Word(0, 1, "a=b", "A"),)))
-    assert writers.written(harmless, Format.CSV).splitlines()[1] == "0.000,1.000,A,a=b"
+    assert writers.render(harmless, Format.CSV).splitlines()[1] == "0.000,1.000,A,a=b"

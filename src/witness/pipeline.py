@@ -407,12 +407,14 @@ class _Run:
             self.recognizer.send_all(list(zip(audio.samples, self.speech, strict=True)))
 
     def _work(self, audio: decode.Audio) -> str:
-        return kept_findings.work(audio.source, str(audio.channels), self.engine.files, self.options)
+        return kept_findings.checkpoint_key(
+            audio.source, str(audio.channels), self.engine.files, self.options
+        )
 
     def _found(self, audio: decode.Audio) -> Findings:
         """What the diarizer's models find, or found before."""
         name = f"findings {self.runtime.device}"
-        if (found := kept_findings.kept(self.journal.get(name))) is not None:
+        if (found := kept_findings.from_checkpoint(self.journal.get(name))) is not None:
             for track, speech in zip(found.tracks, self.speech, strict=True):
                 speech.add(track.windows)
                 speech.finish()

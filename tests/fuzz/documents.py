@@ -20,7 +20,7 @@ import corpus
 import numpy as np
 
 from witness.diarization import voices
-from witness.formats import output_paths, page
+from witness.formats import html, output_paths
 from witness.models import catalogue
 from witness.options import Layout
 from witness.schema import (
@@ -125,7 +125,7 @@ class Papers:
         word = [[self.transcript["words"][0]["start"], self.transcript["words"][2]["end"]]]
         blank = {"speaker": [], "name": None, "other": [], "text": None}
         self.corrections = {
-            "schema": page.CORRECTIONS,
+            "schema": html.CORRECTIONS,
             "sha256": self.transcript["audio"]["sha256"],
             "recording": "call",
             "corrections": [

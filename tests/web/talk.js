@@ -1,4 +1,4 @@
-/* A small talk of two people, as formats/page.py writes it. */
+/* A small talk of two people, as formats/html.py writes it. */
 
 /** @returns {import("../../src/witness/web/editor/transcript.js").Data} */
 export function talk() {

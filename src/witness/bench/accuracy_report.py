@@ -10,7 +10,7 @@ from witness.bench import score_report
 from witness.bench.run_folder import Cost, Record, RunManifest
 from witness.bench.score_report import SCORE_HEADS
 from witness.bench.scoring import FileScore
-from witness.formats import page
+from witness.formats import html
 
 LISTED = 20
 """Names of references without audio that a report lists."""
@@ -80,17 +80,17 @@ def to_json(outcome: AccuracyOutcome) -> str:
 
 def to_html(outcome: AccuracyOutcome) -> str:
     """Render a page with the picture in it and the same figures as in report.json."""
-    parts: list[page.Table | str] = [
+    parts: list[html.Table | str] = [
         score_report.pooled_table(outcome.scores),
         der_by_duration(outcome),
-        page.Table("Machine, versions and settings", _fact_rows(outcome.manifest), (0, 1)),
-        page.Table("Recordings", _recording_rows(outcome)),
+        html.Table("Machine, versions and settings", _fact_rows(outcome.manifest), (0, 1)),
+        html.Table("Recordings", _recording_rows(outcome)),
     ]
     if outcome.failed:
         rows = [["recording", "error"], *([record.name, str(record.error)] for record in outcome.failed)]
-        parts.append(page.Table("Failures", rows, (0, 1)))
+        parts.append(html.Table("Failures", rows, (0, 1)))
     lead = [_method(outcome), *_results(outcome)]
-    return page.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
+    return html.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
 
 
 def to_markdown(outcome: AccuracyOutcome) -> str:

@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from witness.bench import scoring
+from witness.bench import pictures, scoring
+from witness.bench.pictures import Axis, Mark
 from witness.bench.scoring import CONVENTIONS, Difference, FileScore
-from witness.formats import page, pictures
-from witness.formats.pictures import Axis, Mark
+from witness.formats import html
 from witness.text import number, table
 
 OURS = "#c8102e"
@@ -41,16 +41,16 @@ def to_text(
 
 def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
     """A page with the same tables, and a picture of DER by the speech in each recording."""
-    parts: list[page.Table | str] = [pooled_table(scores)]
+    parts: list[html.Table | str] = [pooled_table(scores)]
     if others is not None:
-        parts.append(page.Table("Against the other hypothesis", _difference_rows(scores, others)))
+        parts.append(html.Table("Against the other hypothesis", _difference_rows(scores, others)))
     if len(scores) > 1:
         points = [(score.uri, score.seconds["strict"].speech, score.der("strict")) for score in scores]
         parts += [
             der_picture("DER by speech, strict", "minutes of speech in the reference", points),
-            page.Table("Recordings", _file_rows(scores)),
+            html.Table("Recordings", _file_rows(scores)),
         ]
-    return page.report_page(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
+    return html.report_page(f"{len(scores)} recordings scored", ["; ".join(beside_der(scores)) + "."], parts)
 
 
 def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
@@ -131,9 +131,9 @@ def pooled_rows(scores: Sequence[FileScore]) -> list[list[str]]:
     return rows
 
 
-def pooled_table(scores: Sequence[FileScore]) -> page.Table:
+def pooled_table(scores: Sequence[FileScore]) -> html.Table:
     """The same for a page."""
-    return page.Table("All recordings", [POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT)
+    return html.Table("All recordings", [POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT)
 
 
 def beside_der(scores: Sequence[FileScore]) -> list[str]:

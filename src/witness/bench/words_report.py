@@ -11,7 +11,7 @@ from typing import Any
 from witness.bench import words
 from witness.bench.score_report import rate
 from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, PooledWords, Times, WordScore
-from witness.formats import page
+from witness.formats import html
 from witness.text import number, table
 
 KEYS = {WER: "wer", CPWER: "cpwer", COST: "speaker_cost", TCPWER: "tcpwer", CONFUSED: "wrong_speaker"}
@@ -37,11 +37,11 @@ def to_text(scores: Sequence[WordScore], others: Sequence[WordScore] | None = No
 
 def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
     """A page with the same tables, and the words that are missing."""
-    parts: list[page.Table | str] = [page.Table("All recordings", [HEADS, *_pooled_rows(scores)], LEFT)]
+    parts: list[html.Table | str] = [html.Table("All recordings", [HEADS, *_pooled_rows(scores)], LEFT)]
     if others is not None:
-        parts.append(page.Table("Against the other hypothesis", _difference_rows(scores, others)))
+        parts.append(html.Table("Against the other hypothesis", _difference_rows(scores, others)))
     if len(scores) > 1:
-        parts.append(page.Table("Recordings", [FILE_HEADS, *map(_file_row, scores)]))
+        parts.append(html.Table("Recordings", [FILE_HEADS, *map(_file_row, scores)]))
     lost = [
         [score.uri, f"{word.time:.1f} s", word.speaker or "-", word.text]
         for score in scores
@@ -49,8 +49,8 @@ def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = No
     ]
     if lost:
         heads = ["recording", "about", "speaker", "word"]
-        parts.append(page.Table("Words that are missing", [heads, *lost], (0, 2, 3)))
-    return page.report_page(f"Words of {len(scores)} recordings scored", _beside(scores), parts)
+        parts.append(html.Table("Words that are missing", [heads, *lost], (0, 2, 3)))
+    return html.report_page(f"Words of {len(scores)} recordings scored", _beside(scores), parts)
 
 
 def to_json(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:

@@ -1,1 +1,1 @@
-"""A transcript <-> the files that people and programs read."""
+"""Transcript <-> files for people and programs."""

@@ -9,7 +9,7 @@ from witness.formats.reading import Reading
 
 
 def write(reading: Reading) -> str:
-    """A label for each line, in the order of their starts."""
+    """Return a label for each line, in the order of their starts."""
     return "".join(
         f"{line.start:.6f}\t{line.end:.6f}\t"
         + " ".join((line.speaker if line.text is None else f"{line.speaker}: {line.text}").split())

@@ -11,7 +11,7 @@ from witness.text import one_line
 
 
 def write(reading: Reading) -> str:
-    """Start, end, speaker and text: a row for each line.
+    """Return a row for each line: start, end, speaker and text.
 
     A cell that a spreadsheet would take for a formula begins with an apostrophe.
     """
@@ -25,6 +25,6 @@ def write(reading: Reading) -> str:
 
 
 def _cell(text: str | None) -> str | None:
-    """Not a formula (owasp.org/www-community/attacks/CSV_Injection); its signs have wide forms, too."""
+    """Guard against formulas (owasp.org/www-community/attacks/CSV_Injection); signs have wide forms, too."""
     first = unicodedata.normalize("NFKC", (text or "").lstrip()[:1])
     return f"'{text}" if first in ("=", "+", "-", "@") else text

@@ -11,9 +11,9 @@ from witness.schema import Word
 
 
 def write(reading: Reading) -> str:
-    """A line for each word, in the order of their starts; scorers want them sorted.
+    """Return a line for each word, in the order of their starts, which scorers require.
 
-    The confidence is missing where the recognizer told none.
+    The confidence is missing without a probability of the recognizer.
     """
     words = [word for line in reading.said for word in single(line.words)]
     uri = rttm.token(reading.title)

@@ -1,8 +1,8 @@
-"""Words -> subtitles: which words are shown together, for how long, and in which lines.
+"""Words -> subtitles: the words, the duration and the lines of each cue.
 
-A dynamic program finds the best of all ways to divide the words of a track into cues: each cue costs
-something, and more if it breaks a clause, leaves a word alone, or is shown for too short a time to be read.
-What the eye sees is measured in columns; a Chinese character takes two.
+A dynamic program divides the words of a track into cues at the least cost: each cue costs something, and more
+if it breaks a clause, leaves a word alone, or is too short to read. Widths are in columns; a Chinese
+character takes two.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from itertools import accumulate, groupby, pairwise
 
 from rich.cells import cell_len, chop_cells
 
-from witness.formats.reading import Reading
+from witness.formats.reading import Reading, spread
 from witness.schema import CLOSING, PARAGRAPH_PAUSE, SENTENCE_ENDS, Style, Word
 
 SPEED = 20.0
-"""Columns per second that can be read: a cue is shown for longer than it takes to say if there is room. This
-and the next two are common practice of broadcasters."""
+"""Columns that people read in a second: a cue outlasts its speech if there is room. This and the next two are
+common practice of broadcasters."""
 SHORTEST = 0.7
-"""Seconds that a cue is shown at least, if there is room."""
+"""Minimum seconds of a cue, if there is room."""
 LONGEST = 7.0
-"""Most seconds from the first to the last of several words in a cue."""
+"""Maximum seconds from the first to the last of several words in a cue."""
 PAUSE = 0.8
-"""Seconds of silence at which a cue had better end."""
+"""Seconds of silence at which a cue should end."""
 INSTANT = 0.001
-"""Seconds: the least that the formats can express."""
+"""The least seconds that the formats can express."""
 
 USUAL = Style()
 
@@ -38,33 +38,40 @@ CONJUNCTIONS = frozenset(
     und aber oder denn sondern weil dass daß wenn als ob et mais ou donc car que qui quand lorsque
     y e o pero porque cuando aunque si ma perché che quando mas porém en maar want omdat dat""".split()  # noqa: SIM905
 )
-"""English, German, French, Spanish, Italian, Portuguese and Dutch ones: a line had better begin with one."""
+"""English, German, French, Spanish, Italian, Portuguese and Dutch ones: a line should begin with a
+conjunction."""
 SHORT = 3
-"""Letters of a word that had better not end a line: most articles and prepositions have no more."""
+"""Letters of a word that should not end a line, as of most articles and prepositions."""
 
-# What is bad about a way to divide words into cues, in cues: each costs 1.
-AT_SENTENCE, AT_CLAUSE, AT_CONJUNCTION, AFTER_WORD, AFTER_SHORT = 0.0, 0.3, 0.6, 1.0, 1.4  # where one ends
-ALONE = 3.0  # a single word that is no sentence
-STRADDLE = 0.7  # the end of a sentence and the beginning of the next, which does not end here
+# Costs of a division into cues; each cue costs 1.
+AT_SENTENCE, AT_CLAUSE, AT_CONJUNCTION, AFTER_WORD, AFTER_SHORT = (
+    0.0,
+    0.3,
+    0.6,
+    1.0,
+    1.4,
+)  # by the end of a cue
+ALONE = 3.0  # a single word without a sentence of its own
+STRADDLE = 0.7  # the end of a sentence and the beginning of the next, which ends in another cue
 BOTH = 1.5  # two speakers
 SILENCE = 2.0  # for each second of a pause within
 UNSEEN = 5.0  # less than SHORTEST
-UNREAD = 4.0  # for each second that is missing to read it
-UNEVEN = 2.0  # of two lines, for the share of a line by which one is longer
+UNREAD = 4.0  # for each second that a reader lacks
+UNEVEN = 2.0  # for the difference of two lines, as a share of a line
 
 
 @dataclass(frozen=True)
 class CueText:
-    """What cannot be divided: a word, or the mark of speech without words."""
+    """An indivisible text: a word, or the mark of speech without words."""
 
     start: float
     end: float
     text: str
     """With a leading space where the script uses spaces; empty: only the speaker is shown."""
     speaker: str
-    """As people are to read it."""
+    """The name to show."""
     mark: bool = False
-    """It is a cue of its own, which names the speaker."""
+    """A mark is a cue of its own, which names the speaker."""
     language: str | None = None
 
     @property
@@ -74,18 +81,18 @@ class CueText:
 
 @dataclass(frozen=True)
 class Cue:
-    """What is shown from `start` to `end`, in seconds."""
+    """A subtitle from `start` to `end`, in seconds."""
 
     start: float
     end: float
     parts: tuple[tuple[str, str], ...]
     """Each speaker, one or two, and the text: lines, with the name where the speaker changes."""
     languages: tuple[str | None, ...] = ()
-    """That of each part: of its first word."""
+    """The language of each part's first word."""
 
 
-def of(reading: Reading) -> list[Cue]:
-    """The cues of a transcript, track by track."""
+def from_reading(reading: Reading) -> list[Cue]:
+    """Return the cues of a transcript, track by track."""
     tracks: dict[int, list[CueText]] = {}
     style = reading.transcript.style
     for line in reading.lines:
@@ -94,46 +101,41 @@ def of(reading: Reading) -> list[Cue]:
             items += words(line.words, line.speaker, style.line_width, line.language)
         else:
             items.append(CueText(line.start, line.end, line.text or "", line.speaker, mark=True))
-    if not reading.transcript.partial:
-        return divide(list(tracks.values()), reading.transcript.audio.transcribed.end, style)
-    findings = reading.transcript.findings
-    if findings is None or len(findings.tracks) > 1:  # a cue of the other track may come before any of these
-        return []
-    return divide(list(tracks.values()), reading.transcript.audio.transcribed.end, style, partial=True)
+    partial, findings = reading.transcript.partial, reading.transcript.findings
+    if partial and (findings is None or len(findings.tracks) > 1):
+        return []  # a cue of the other track may come before any of these
+    return divide(list(tracks.values()), reading.transcript.audio.transcribed.end, style, partial=partial)
 
 
 def words(
     said: Sequence[Word], speaker: str, width: int = Style.line_width, language: str | None = None
 ) -> Iterator[CueText]:
-    """The words of an utterance. A corrected passage, which is one word, is several here.
+    """Yield the words of an utterance. A corrected passage, which is a single word, becomes several.
 
-    What is wider than `width` columns and has no space is cut.
+    A text that is wider than `width` columns and has no space is cut.
     """
     for word in said:
         texts = [part for text in re.findall(r"\s*\S+", word.text) for part in chop_cells(text, width)]
-        edges = list(accumulate(map(len, texts), initial=0))
-        pace = (word.end - word.start) / max(1, edges[-1])
-        for text, first, last in zip(texts, edges, edges[1:], strict=False):
-            times = word.start + first * pace, word.start + last * pace
-            yield CueText(*times, text, speaker, language=language)
+        for text, start, end in spread(word, texts):
+            yield CueText(start, end, text, speaker, language=language)
 
 
 def divide(
     tracks: Sequence[Sequence[CueText]], end: float, style: Style = USUAL, *, partial: bool = False
 ) -> list[Cue]:
-    """The subtitles of what was heard up to `end`, in seconds, in the order in which they begin.
+    """Return the subtitles of the speech up to `end`, in seconds, in the order of their starts.
 
-    The items of a track are in order and do not overlap; neither do its cues. A cue names its speaker, if the
-    style has names in the text, where the one before it has another, in whatever track. `partial`: items of
-    the only track will follow; the cues are those that they cannot change.
+    The items of a track are in order and do not overlap; neither do its cues. If the style has names in the
+    text, a cue names its speaker wherever the speaker changes, in whatever track. `partial`: items of the
+    only track will follow; return the cues that they cannot change.
     """
     crowded = len(tracks) > 1
-    found = sorted(
+    spans = sorted(
         (cue for items in tracks if items for cue in _CueTrack(items, end, style, crowded).cues(partial)),
         key=lambda cue: cue[:2],
     )
     cues, named = [], None
-    for start, end, items in found:
+    for start, end, items in spans:
         parts, languages = [], []
         for speaker, group in groupby(items, key=lambda item: item.speaker):
             said = list(group)
@@ -146,13 +148,14 @@ def divide(
 
 
 class _CueTrack:
-    """The items of a track, and what is needed again and again to weigh the ways to divide them.
+    """The items of a track, with sums that make each way to divide them cheap to weigh.
 
-    A cue of the items from `first` to `last` does not contain the latter.
+    A cue from `first` to `last` ends before the latter.
     """
 
     def __init__(self, items: Sequence[CueText], end: float, style: Style, crowded: bool) -> None:
-        """In a `crowded` recording other tracks have cues between these: each may have to be named."""
+        """Prepare the sums. In a `crowded` recording, with cues of other tracks between, any cue may need
+        a name."""
         self.items = items
         self.style = style
         self.end = max(end, items[-1].end)
@@ -174,14 +177,14 @@ class _CueTrack:
             begins = self.breaks[-1] == AT_SENTENCE and item.start - before.end < PAUSE
             self.breaks.append(AFTER_SHORT if begins and cost == AT_CLAUSE else cost)
         self.breaks.append(0.0)
-        # The first item of what the speaker says, and of the sentence, that each item belongs to.
+        # The first item of each item's speech of one speaker, and of its sentence.
         self.runs = _latest(changes)
         self.sentences = _latest([cost == 0 for cost in self.breaks[:-1]])
         gaps = [item.start - before.end for before, item in pairs]
         self.quiet = [0.0, *accumulate((gap if gap >= PAUSE else 0.0 for gap in gaps), initial=0.0)]
 
     def cues(self, partial: bool = False) -> Iterator[tuple[float, float, Sequence[CueText]]]:
-        """Start, end and items of each cue of the cheapest way; `partial`: of those that are final."""
+        """Yield start, end and items of each cue of the cheapest division; `partial`: of each final cue."""
         best, begins = [0.0], [0]
         for last in range(1, len(self.items) + 1):
             ways = []
@@ -192,13 +195,13 @@ class _CueTrack:
             cost, first = min(ways)
             best.append(cost)
             begins.append(first)
-        places = [self._sure(begins) if partial else len(self.items)]
-        while places[-1]:
-            places.append(begins[places[-1]])
+        edges = [self._last_sure(begins) if partial else len(self.items)]
+        while edges[-1]:
+            edges.append(begins[edges[-1]])
         end = 0.0
-        cues = list(pairwise(reversed(places)))
+        cues = list(pairwise(reversed(edges)))
         for (first, last), following in zip(cues, [*cues, None][1:], strict=True):
-            if partial and following is None:  # how long it is shown depends on what follows
+            if partial and following is None:  # its end depends on the items that follow
                 return
             start, before = max(self.items[first].start, end), end
             end = max(self._end(first, last), start + INSTANT)
@@ -208,11 +211,11 @@ class _CueTrack:
                 start = max(before, end - SHORTEST)
             yield start, end, self.items[first:last]
 
-    def _sure(self, begins: Sequence[int]) -> int:
-        """The last item before which every way ends a cue, whatever items follow."""
+    def _last_sure(self, begins: Sequence[int]) -> int:
+        """Return the last item before which every division ends a cue, whatever items follow."""
         count = len(self.items)
         ends = set()
-        for first in range(count - 1, -1, -1):  # a cue that begins there may have items that follow
+        for first in range(count - 1, -1, -1):  # a cue from there may include later items
             if not self._fits(first, count):
                 break
             ends.add(first)
@@ -222,7 +225,7 @@ class _CueTrack:
         return min(ends, default=0)
 
     def _fits(self, first: int, last: int) -> bool:
-        """Whether there is room for the items, with a line for each speaker if there are two."""
+        """Return True if the items have room, with a line for each speaker if there are two."""
         if last - first == 1:
             return True
         if self.style.words is not None and last - first > self.style.words:
@@ -234,8 +237,11 @@ class _CueTrack:
         if long or self.items[first + 1].start - self.items[first].end >= PARAGRAPH_PAUSE:
             return False
         if run > first:
-            one = self.labels[first] + self._columns(first, run)
-            both = max(one, self.labels[run] + self._columns(run, last)) <= self.style.line_width
+            widths = (
+                self.labels[first] + self._columns(first, run),
+                self.labels[run] + self._columns(run, last),
+            )
+            both = max(widths) <= self.style.line_width
             return self.style.lines > 1 and self.runs[run - 1] <= first and both
         begin, room = first, self.style.line_width - self.labels[first]
         for _ in range(self.style.lines):
@@ -263,29 +269,29 @@ class _CueTrack:
         )
 
     def _end(self, first: int, last: int) -> float:
-        """When a cue ends: with its last word, or once it could be read, but before the next one begins."""
+        """Return the end of a cue: of its last word or of reading it, but before the next one begins."""
         following = self.items[last].start if last < len(self.items) else self.end
         needed = self.items[first].start + max(SHORTEST, self._reading(first, last))
         return min(max(self.items[last - 1].end, needed), following)
 
     def _reading(self, first: int, last: int) -> float:
-        """Seconds that it takes to read the items."""
+        """Return the seconds that reading the items takes."""
         run = self.runs[last - 1]
         label = self.labels[first] + (self.labels[run] if run > first else 0)
         return (label + self._columns(first, last)) / SPEED
 
     def _columns(self, first: int, last: int) -> int:
-        """The width of the items in a line."""
+        """Return the width of the items in a line."""
         return self.edges[last] - self.edges[first] - self.margins[first]
 
 
 def _latest(marks: Sequence[bool]) -> list[int]:
-    """For each place the last marked one up to it; the first is marked."""
-    return list(accumulate((place if mark else 0 for place, mark in enumerate(marks)), max))
+    """Return for each index the last marked index up to it; the first is marked."""
+    return list(accumulate((index if mark else 0 for index, mark in enumerate(marks)), max))
 
 
 def _break(before: CueText, item: CueText) -> float:
-    """What it costs to part two items."""
+    """Return the cost of parting two items."""
     if before.ends_sentence or item.mark or before.speaker != item.speaker:
         return AT_SENTENCE
     if item.start - before.end >= PAUSE or before.text.rstrip(CLOSING).endswith(tuple(CLAUSE_ENDS)):
@@ -296,8 +302,8 @@ def _break(before: CueText, item: CueText) -> float:
 
 
 def _label(item: CueText, style: Style) -> str:
-    """The name before what the speaker says, if names are there; the end of one that is longer than a line is
-    left out. What has no text is its speaker alone."""
+    """Return the name before the text, if the style shows names, cut to a line; the name alone without a
+    text."""
     if item.text and style.speaker_names != "text":
         return ""
     width = style.line_width
@@ -306,7 +312,7 @@ def _label(item: CueText, style: Style) -> str:
 
 
 def _lines(label: str, said: Sequence[CueText], style: Style) -> list[str]:
-    """As few lines as it takes, which are about as long and part at good places."""
+    """Divide into as few lines as possible, of similar length, with good breaks."""
     texts = [label + said[0].text.lstrip(), *(item.text for item in said[1:])]
     lines: list[str] = []
     for left in range(style.lines, 0, -1):
@@ -316,13 +322,13 @@ def _lines(label: str, said: Sequence[CueText], style: Style) -> list[str]:
         count = min(left, max(2, -(-widths[-1] // style.line_width)))  # of lines for the rest
         ways = [
             (
-                max(one, rest / (count - 1)) > style.line_width,
-                _break(said[place - 1], said[place])
-                + UNEVEN * abs(one - rest / (count - 1)) / style.line_width,
-                place,
+                max(first, rest / (count - 1)) > style.line_width,
+                _break(said[cut - 1], said[cut])
+                + UNEVEN * abs(first - rest / (count - 1)) / style.line_width,
+                cut,
             )
-            for place in range(1, len(texts))
-            for one, rest in [(widths[place], widths[-1] - widths[place] - texts[place].startswith(" "))]
+            for cut in range(1, len(texts))
+            for first, rest in [(widths[cut], widths[-1] - widths[cut] - texts[cut].startswith(" "))]
         ]
         if label and not lines and (not ways or min(ways)[0]):  # the first word goes into the next line
             lines.append(label.rstrip())
@@ -330,8 +336,8 @@ def _lines(label: str, said: Sequence[CueText], style: Style) -> list[str]:
             continue
         if not ways:
             break
-        place = min(ways)[2]
-        lines.append("".join(texts[:place]))
-        texts = [texts[place].lstrip(), *texts[place + 1 :]]
-        said = said[place:]
+        cut = min(ways)[2]
+        lines.append("".join(texts[:cut]))
+        texts = [texts[cut].lstrip(), *texts[cut + 1 :]]
+        said = said[cut:]
     return [*lines, "".join(texts)]

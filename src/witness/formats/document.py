@@ -1,10 +1,11 @@
-"""The JSON document of a transcript, docs/json.md: the only place that knows its shape.
+"""The JSON document of a transcript, docs/json.md: the only module that knows its shape.
 
-    Transcript -> of -> Document -> encode -> bytes -> decode -> Document -> transcript -> Transcript
+    Transcript -> from_transcript -> Document -> encode -> bytes
+    bytes -> decode -> Document -> to_transcript -> Transcript
 
-A new key that may be missing is one line here, and one at the noun in `schema` that has it. Older documents
-of this schema are read as far as that goes without guessing: which words an utterance has is needed to show
-a transcript, but not to make it again from its findings.
+A new optional key takes a line here and a line at its class in `schema`. Older documents of this schema are
+read as far as that works without guessing: an utterance without its list of words cannot be shown, but its
+transcript can be made again from the findings.
 """
 
 from __future__ import annotations
@@ -49,28 +50,28 @@ MOST_CORRECTIONS = 10_000
 
 
 class OtherSchemaError(ValueError):
-    """It is JSON, but not of a transcript."""
+    """Raised for JSON that is not of a transcript."""
 
 
 class OlderError(ValueError):
-    """The document was written before utterances said which words they have."""
+    """Raised for a document whose utterances do not list their words."""
 
 
 class Head(Struct, frozen=True):
-    """What every JSON of ours says first."""
+    """The first key of every JSON file of Witness."""
 
     schema: str
 
 
 class RecordingEntry(Struct, frozen=True):
-    """As much of `Source` as tells one from another."""
+    """The part of `Source` that identifies a recording."""
 
     path: str
     sha256: str
 
 
 class DocumentHead(Struct, frozen=True):
-    """As much of a document as tells whose it is, whatever its version."""
+    """The part of a document, of any version, that identifies it and its state."""
 
     schema: str
     audio: RecordingEntry
@@ -81,14 +82,14 @@ class DocumentHead(Struct, frozen=True):
 
     @property
     def holds_corrections(self) -> bool:
-        """Whether a person has worked on it; of an older document, whether anybody could have."""
+        """True if a person has worked on it; for an older document, if a person may have."""
         if self.tags or self.review != Review():
             return True
         return bool(self.corrections) if self.corrected is None else self.corrected
 
 
 class ModelEntry(Struct, frozen=True, omit_defaults=True):
-    """Weights; a speaker model has no engine."""
+    """The weights of a model; a speaker model has no engine."""
 
     name: str
     sha256: str
@@ -96,7 +97,7 @@ class ModelEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class SpeakerEntry(Struct, frozen=True):
-    """As `schema.Speaker`."""
+    """Entry of a `schema.Speaker`."""
 
     id: str
     name: str | None
@@ -105,7 +106,8 @@ class SpeakerEntry(Struct, frozen=True):
 
 
 class UtteranceEntry(Struct, frozen=True, gc=False):
-    """As `schema.Utterance`; `words` are indexes into those of the document, `track` into its counts."""
+    """Entry of a `schema.Utterance`; `words` are indexes into the document's words, `track` into its
+    counts."""
 
     start: float
     end: float
@@ -119,7 +121,7 @@ class UtteranceEntry(Struct, frozen=True, gc=False):
 
 
 class WordEntry(Struct, frozen=True, gc=False):
-    """As `schema.Word`, without the spaces around it."""
+    """Entry of a `schema.Word`, without the spaces around it."""
 
     start: Time
     end: Time
@@ -136,7 +138,7 @@ Number = Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)]
 
 
 class Asked(Struct, frozen=True):
-    """As `Bounds`."""
+    """Entry of `Bounds`."""
 
     speakers: Number | None
     min_speakers: Number | None
@@ -144,14 +146,14 @@ class Asked(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """The file with the findings, beside the document."""
+    """Name and hash of the file with the findings, beside the document."""
 
     file: str
     sha256: str
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """The whole document; what has a default may be missing in older ones."""
+    """The whole document; older ones may lack the fields that have a default."""
 
     schema: Literal["witness/1"]
     audio: Source
@@ -180,7 +182,7 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 def encode(document: Document) -> bytes:
-    """The file. Bytes of a name that are not UTF-8 become U+FFFD, so that they do not cost the result."""
+    """Return the file's bytes. Bytes of a name that are not UTF-8 become U+FFFD instead of an error."""
     try:
         text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
     except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
@@ -189,9 +191,9 @@ def encode(document: Document) -> bytes:
 
 
 def decode(content: bytes) -> Document:
-    """The document in a file.
+    """Read a document.
 
-    Raises NotJsonError, OtherSchemaError, and ValueError that names the place of what cannot be.
+    Raises NotJsonError, OtherSchemaError, and ValueError that names the position of an invalid value.
     """
     try:
         document = from_json(content, Document)
@@ -206,39 +208,40 @@ def decode(content: bytes) -> Document:
 
 
 def _check_schema(content: bytes) -> None:
-    """Raise OtherSchemaError unless it says that it is what `Document` describes."""
+    """Raise OtherSchemaError unless the content names the schema of `Document`."""
     try:
-        found = from_json(content, Head).schema
+        name = from_json(content, Head).schema
     except ValueError as error:
         raise OtherSchemaError(str(error)) from error
-    if found != SCHEMA:
-        raise OtherSchemaError(f"its schema is {found[:80]!r}, not {SCHEMA!r}")
+    if name != SCHEMA:
+        raise OtherSchemaError(f"its schema is {name[:80]!r}, not {SCHEMA!r}")
 
 
-def summary(content: bytes) -> DocumentHead | None:
-    """What a transcript of any version says of itself; None: it is none."""
+def decode_head(content: bytes) -> DocumentHead | None:
+    """Read the head of a transcript of any version; None: the content is no transcript."""
     try:
-        found = from_json(content, DocumentHead)
+        head = from_json(content, DocumentHead)
     except ValueError:
         return None
-    return found if found.schema.startswith("witness/") else None
+    return head if head.schema.startswith("witness/") else None
 
 
 # --- from a transcript ---
 
 
-def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Document:
-    """The document; seconds are rounded to milliseconds, and what is unknown is None.
+def from_transcript(transcript: Transcript, link: Mapping[str, str] | None = None) -> Document:
+    """Return the document; seconds are rounded to milliseconds, and unknown values are None.
 
     `link`: name ("file") and "sha256" of the file with the findings, which lies beside the document.
     """
     transcript = in_milliseconds(transcript)
-    words, uttered = transcript.words, [word for one in transcript.utterances for word in one.words]
-    if missing := list((Counter(uttered) - Counter(words)).elements()):  # of a transcript made by hand
+    words = transcript.words
+    uttered = [word for utterance in transcript.utterances for word in utterance.words]
+    if missing := list((Counter(uttered) - Counter(words)).elements()):  # in a transcript made by hand
         words = tuple(sorted((*words, *missing), key=lambda word: (word.start, word.end)))
-    places: dict[schema.Word, deque[int]] = {}
+    indexes: dict[schema.Word, deque[int]] = {}
     for number, word in enumerate(words):
-        places.setdefault(word, deque()).append(number)
+        indexes.setdefault(word, deque()).append(number)
     return Document(
         schema=SCHEMA,
         audio=transcript.audio,
@@ -252,18 +255,18 @@ def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Documen
             for stage, value in transcript.timing.items()
         },
         language=transcript.language,
-        speakers=tuple(_like(SpeakerEntry, speaker) for speaker in transcript.speakers),
+        speakers=tuple(_entry(SpeakerEntry, speaker) for speaker in transcript.speakers),
         speaker_counts=tuple(map(_rounded, transcript.counts)),
         turns=transcript.turns,
         utterances=tuple(
-            _like(UtteranceEntry, one, words=tuple(places[word].popleft() for word in one.words))
-            for one in transcript.utterances
+            _entry(UtteranceEntry, each, words=tuple(indexes[word].popleft() for word in each.words))
+            for each in transcript.utterances
         ),
-        words=tuple(_like(WordEntry, word, text=word.text.strip()) for word in words),
+        words=tuple(_entry(WordEntry, word, text=word.text.strip()) for word in words),
         warnings=transcript.warnings,
         machine=transcript.machine,
         fast=transcript.fast,
-        asked=_like(Asked, transcript.asked),
+        asked=_entry(Asked, transcript.asked),
         style=transcript.style,
         review=_rounded(transcript.review),
         tags=transcript.tags,
@@ -274,9 +277,9 @@ def of(transcript: Transcript, link: Mapping[str, str] | None = None) -> Documen
 
 
 def in_milliseconds(transcript: Transcript) -> Transcript:
-    """The same transcript with all numbers that people see rounded as the document has them."""
+    """Round all visible numbers of a transcript as the document does."""
     part = transcript.audio.part
-    words = {id(word): word for one in transcript.utterances for word in one.words}
+    words = {id(word): word for utterance in transcript.utterances for word in utterance.words}
     words |= {id(word): word for word in transcript.words}  # mostly the same
     rounded = {
         key: structs.replace(word, **short) if (short := _short(structs.asdict(word))) else word
@@ -295,21 +298,21 @@ def in_milliseconds(transcript: Transcript) -> Transcript:
     )
 
 
-def _like(kind: type[S], noun: Any, **others: Any) -> S:
-    """The part of a document that has what `noun` has, and `others`."""
-    return kind(
-        **{name: getattr(noun, name) for name in kind.__struct_fields__ if name not in others}, **others
+def _entry(entry: type[S], noun: Any, **others: Any) -> S:
+    """Return an entry with the fields of `noun`, and `others`."""
+    return entry(
+        **{name: getattr(noun, name) for name in entry.__struct_fields__ if name not in others}, **others
     )
 
 
 def _rounded(item: D) -> D:
-    """A dataclass with its numbers rounded to three digits after the point."""
+    """Round the numbers of a dataclass to three digits after the point."""
     short = _short(vars(item))
     return replace(item, **short) if short else item
 
 
 def _short(fields: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the fields that are other numbers with three digits after the point."""
+    """Return the rounded fields whose numbers change with three digits after the point."""
     return {
         name: short
         for name, value in fields.items()
@@ -325,16 +328,16 @@ def _ms(value: float) -> float:
 # --- to a transcript ---
 
 
-def transcript(document: Document) -> Transcript:
-    """The transcript, without what the models found.
+def to_transcript(document: Document) -> Transcript:
+    """Return the transcript, without findings.
 
-    Raises OlderError, and ValueError that names the place of what cannot be.
+    Raises OlderError, and ValueError that names the position of an invalid value.
     """
     _check(document)
     utterances = list(_utterances(document))
     words: dict[int, schema.Word] = {}
-    for one, spelled in zip(document.utterances, utterances, strict=True):
-        words |= zip(one.words or (), spelled.words, strict=True)
+    for entry, utterance in zip(document.utterances, utterances, strict=True):
+        words |= zip(entry.words or (), utterance.words, strict=True)
     return Transcript(
         audio=document.audio,
         models={
@@ -344,7 +347,7 @@ def transcript(document: Document) -> Transcript:
         device=document.device,
         timing=document.timing,
         language=document.language,
-        speakers=tuple(schema.Speaker(**structs.asdict(one)) for one in document.speakers),
+        speakers=tuple(schema.Speaker(**structs.asdict(entry)) for entry in document.speakers),
         turns=document.turns,
         utterances=tuple(utterances),
         words=tuple(words[number] for number in range(len(words))),
@@ -362,52 +365,53 @@ def transcript(document: Document) -> Transcript:
 
 
 def _check(document: Document) -> None:
-    """Raise ValueError for what no type says: times run forward, and all speakers are in the list."""
+    """Raise ValueError if times run backward, a speaker is not listed, or a device is missing."""
     if not 0 <= document.audio.duration <= LONGEST:
         raise ValueError(f"{document.audio.duration} s is not a duration - at `$.audio.duration`")
     ids = {speaker.id for speaker in document.speakers}
     for name in ("turns", "utterances", "words"):
-        for number, one in enumerate(getattr(document, name)):
-            if not 0 <= one.start <= one.end <= LONGEST:
-                raise ValueError(f"{one.start} to {one.end} is not a time span - at `$.{name}[{number}]`")
-            if one.speaker not in ids and (one.speaker is not None or name == "turns"):
-                raise ValueError(f"{one.speaker!r} is not one of the speakers - at `$.{name}[{number}]`")
+        for number, entry in enumerate(getattr(document, name)):
+            if not 0 <= entry.start <= entry.end <= LONGEST:
+                raise ValueError(f"{entry.start} to {entry.end} is not a time span - at `$.{name}[{number}]`")
+            if entry.speaker not in ids and (entry.speaker is not None or name == "turns"):
+                raise ValueError(f"{entry.speaker!r} is not one of the speakers - at `$.{name}[{number}]`")
     if "whisper" not in document.device:
         raise ValueError("the device of `whisper` is missing - at `$.device`")
 
 
 def _utterances(document: Document) -> Iterator[schema.Utterance]:
-    """The utterances, each with its words, which have their spaces again."""
+    """Yield the utterances, each with its words, which have their spaces again."""
     free = set(range(len(document.words)))
-    for number, one in enumerate(document.utterances):
-        if one.words is None:
+    for number, entry in enumerate(document.utterances):
+        if entry.words is None:
             raise OlderError("an earlier version of Witness wrote it")
-        own = set(one.words)
+        indexes = set(entry.words)
         try:
-            if len(own) < len(one.words) or not own <= free:
-                raise ValueError("its words are not there, or are another's")
-            free -= own
-            words = tuple(_spaced(one, [document.words[place] for place in one.words]))
+            if len(indexes) < len(entry.words) or not indexes <= free:
+                raise ValueError("its words are missing, or belong to another utterance")
+            free -= indexes
+            words = tuple(_spaced(entry, [document.words[index] for index in entry.words]))
         except ValueError as error:
             raise ValueError(f"{error} - at `$.utterances[{number}]`") from None
         yield schema.Utterance(
-            one.start, one.end, one.speaker, words, one.track, one.corrected, one.not_english
+            entry.start, entry.end, entry.speaker, words, entry.track, entry.corrected, entry.not_english
         )
     if free:
         raise ValueError(f"it is in no utterance - at `$.words[{min(free)}]`")
 
 
 def _spaced(utterance: UtteranceEntry, words: Sequence[WordEntry]) -> Iterator[schema.Word]:
-    """The words as the text of their utterance spells them; the first has the space that its script uses.
+    """Yield the words as the text of their utterance spells them; the first has the space that its script
+    uses.
 
     Raises ValueError.
     """
-    text, place, language = utterance.text or "", 0, utterance.language
+    text, at, language = utterance.text or "", 0, utterance.language
     for number, word in enumerate(words):
-        begin = text.find(word.text, place)
-        if begin < 0 or (spaces := text[place:begin]).strip():
+        begin = text.find(word.text, at)
+        if begin < 0 or (spaces := text[at:begin]).strip():
             break
-        place = begin + len(word.text)
+        at = begin + len(word.text)
         if number == 0 and word.text and not unspaced(word.text[0]):
             spaces = " "
         yield schema.Word(
@@ -423,11 +427,11 @@ def _spaced(utterance: UtteranceEntry, words: Sequence[WordEntry]) -> Iterator[s
             language=language,
         )
     else:
-        if place == len(text) and (utterance.text is None) == (not words):
+        if at == len(text) and (utterance.text is None) == (not words):
             return
     raise ValueError("its words do not spell its text")
 
 
 def _is_name(name: str) -> bool:
-    """Whether it is the name of a file, and leads to no other folder."""
+    """Return True for the name of a file that leads to no other folder."""
     return PurePath(name).name == name

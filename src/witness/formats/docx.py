@@ -1,6 +1,6 @@
 """DOCX, for Word and LibreOffice, by python-docx (extra `docx`): https://python-docx.readthedocs.io.
 
-What is of one kind has one style, so that a person changes the look of all of it at once.
+Speakers, texts, pauses and times have a style each, so that a person changes the look of all at once.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ import io
 import zipfile
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from witness.formats import notes
-from witness.formats.notes import NotedPassage
-from witness.formats.reading import Line, Reading, for_xml
+from witness.formats.reading import Line, NotedPassage, Reading, for_xml, locate, noted_passages
 from witness.languages import RIGHT_TO_LEFT
 from witness.text import clock
 
@@ -24,16 +22,17 @@ if TYPE_CHECKING:
     from docx.text.run import Run
 
 DATE = (1980, 1, 1, 0, 0, 0)
-"""Of the files in the archive: the earliest that it can express. The same transcript gives the same bytes."""
+"""The date of the files in the archive, the earliest that a ZIP can express: the same transcript gives the
+same bytes."""
 AFTER_DIRECTION = """
 adjustRightInd snapToGrid spacing ind contextualSpacing mirrorIndents suppressOverlap jc textDirection
 textAlignment textboxTightWrap outlineLvl divId cnfStyle rPr sectPr pPrChange
 """
-"""What comes after the direction among the properties of a paragraph: ECMA-376, part 1, 17.3.1.26."""
+"""Properties of a paragraph that follow the direction: ECMA-376, part 1, 17.3.1.26."""
 
 
 def write(reading: Reading) -> bytes:
-    """A title, who spoke how much, the warnings; for each line the speaker with the time, and the text."""
+    """Return title, speakers' shares and warnings; for each line the speaker with the time, and the text."""
     import docx
 
     document = docx.Document()
@@ -44,21 +43,21 @@ def write(reading: Reading) -> bytes:
     document.add_paragraph(for_xml(reading.summary), style="Subtitle")
     for about in reading.transcript.warnings:
         _add(document, about, warning)
-    found = notes.of(reading.transcript)
-    runs: list[list[Run]] = [[] for _ in found]
+    passages = noted_passages(reading.transcript)
+    runs: list[list[Run]] = [[] for _ in passages]
     for line in reading.lines:
         if line.pause:
             _add(document, line.pause, pause)
-        named, timed = (told or line.text is None for told in (reading.named, reading.timed))
+        named, timed = (shown or line.text is None for shown in (reading.named, reading.timed))
         if named or timed:
             head = _add(document, f"{line.speaker} " if named else "", speaker)
             if timed:
                 head.add_run(f"[{clock(line.start)}]")._r.style = time.style_id
         if line.text is not None:
-            said = _noted(document, line, text, found, runs)
+            said = _noted(document, line, text, passages, runs)
             _in_language(said, line.language, reading.transcript.language)
-    for note, own in zip(found, runs, strict=True):
-        _comment(document, note, own)
+    for passage, pieces in zip(passages, runs, strict=True):
+        _comment(document, passage, pieces)
     return _archive(document)
 
 
@@ -66,43 +65,42 @@ def _noted(
     document: Document,
     line: Line,
     style: ParagraphStyle,
-    found: Sequence[NotedPassage],
+    passages: Sequence[NotedPassage],
     runs: list[list[Run]],
 ) -> Paragraph:
-    """The text of a line, highlighted where there are notes; `runs` are the pieces that each is about."""
+    """Add the text of a line, with noted passages highlighted; `runs` collects the pieces of each passage."""
     from docx.enum.text import WD_COLOR_INDEX
 
-    passages = notes.passages(line, found)
-    if not passages:
+    located = locate(line, passages)
+    if not located:
         return _add(document, line.text or "", style)
     text = line.text or ""
     paragraph = _add(document, "", style)
-    edges = sorted({0, len(text), *(at for first, last, _ in passages for at in (first, last))})
+    edges = sorted({0, len(text), *(at for first, last, _ in located for at in (first, last))})
     for first, last in pairwise(edges):
         run = paragraph.add_run(for_xml(text[first:last]))
-        about = [number for start, end, number in passages if start <= first and last <= end]
-        for number in about:
+        numbers = [number for start, end, number in located if start <= first and last <= end]
+        for number in numbers:
             runs[number].append(run)
-        if about:
+        if numbers:
             run.font.highlight_color = WD_COLOR_INDEX.YELLOW
     return paragraph
 
 
-def _comment(document: Document, note: NotedPassage, runs: Sequence[Run]) -> None:
-    """A comment with the codes and the text, without a date; a mere highlight needs none."""
+def _comment(document: Document, passage: NotedPassage, runs: Sequence[Run]) -> None:
+    """Add a comment with the codes and the text, without a date; a mere highlight needs none."""
     from docx.oxml.ns import qn
 
-    if not note.whole:
+    if not passage.whole:
         return
-    if not runs:  # its words were taken out
-        runs = [document.add_paragraph(for_xml(f"[{clock(note.start)}]")).runs[0]]
-    comment = document.add_comment([runs[0], runs[-1]], for_xml(note.whole))
-    element = comment._comment_elm
-    element.attrib.pop(qn("w:date"), None)
+    if not runs:  # a correction removed its words
+        runs = [document.add_paragraph(for_xml(f"[{clock(passage.start)}]")).runs[0]]
+    comment = document.add_comment([runs[0], runs[-1]], for_xml(passage.whole))
+    comment._comment_elm.attrib.pop(qn("w:date"), None)
 
 
 def _add(document: Document, text: str, style: ParagraphStyle) -> Paragraph:
-    """A paragraph; python-docx's own way to give it a style looks at all styles, for each of them anew."""
+    """Add a paragraph; python-docx's own way to style it searches all styles for each paragraph."""
     paragraph = document.add_paragraph(for_xml(text))
     paragraph._p.style = style.style_id
     return paragraph
@@ -111,7 +109,7 @@ def _add(document: Document, text: str, style: ParagraphStyle) -> Paragraph:
 def _styles(
     document: Document,
 ) -> tuple[ParagraphStyle, ParagraphStyle, ParagraphStyle, ParagraphStyle, CharacterStyle]:
-    """Of speakers, texts, pauses, warnings and times."""
+    """Return the styles of speakers, texts, pauses, warnings and times."""
     from docx.enum.style import WD_STYLE_TYPE
     from docx.shared import Pt, RGBColor
 
@@ -120,7 +118,7 @@ def _styles(
     def paragraph(name: str, before: float, after: float) -> ParagraphStyle:
         style: ParagraphStyle = document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH)
         style.base_style = document.styles["Normal"]
-        style.quick_style = True  # so that it is offered
+        style.quick_style = True  # for the list of styles in Word
         style.paragraph_format.space_before, style.paragraph_format.space_after = Pt(before), Pt(after)
         return style
 
@@ -141,24 +139,22 @@ def _styles(
 
 
 def _set_language(document: Document, language: str | None, styles: Sequence[ParagraphStyle]) -> None:
-    """For the spelling, and for the direction of the text in these styles."""
+    """Set the language for the spelling, and the direction of the text in these styles."""
     from docx.oxml import OxmlElement
     from docx.oxml.ns import qn
 
     if language is None:
         return
     for element in document.styles.element.iter(qn("w:lang")):
-        for script in ("w:val", "w:eastAsia", "w:bidi"):
-            element.set(qn(script), language)
+        _name_language(element, language)
     if language in RIGHT_TO_LEFT:
         for style in styles:
             style.font.rtl = True
-            after = [f"w:{name}" for name in AFTER_DIRECTION.split()]
-            style.element.get_or_add_pPr().insert_element_before(OxmlElement("w:bidi"), *after)
+            _insert_direction(style.element, OxmlElement("w:bidi"))
 
 
 def _in_language(paragraph: Paragraph, language: str | None, usual: str | None) -> None:
-    """Say so of a paragraph in another language than the document."""
+    """Mark a paragraph in another language than the document."""
     from docx.oxml import OxmlElement
     from docx.oxml.ns import qn
 
@@ -166,29 +162,39 @@ def _in_language(paragraph: Paragraph, language: str | None, usual: str | None) 
         return
     for run in paragraph.runs:
         mark = OxmlElement("w:lang")
-        for script in ("w:val", "w:eastAsia", "w:bidi"):
-            mark.set(qn(script), str(language))
+        _name_language(mark, str(language))
         run._r.get_or_add_rPr().append(mark)
         run.font.rtl = language in RIGHT_TO_LEFT
     if (language in RIGHT_TO_LEFT) != (usual in RIGHT_TO_LEFT):
-        way = OxmlElement("w:bidi")
-        way.set(qn("w:val"), "1" if language in RIGHT_TO_LEFT else "0")
-        after = [f"w:{name}" for name in AFTER_DIRECTION.split()]
-        paragraph._p.get_or_add_pPr().insert_element_before(way, *after)
+        direction = OxmlElement("w:bidi")
+        direction.set(qn("w:val"), "1" if language in RIGHT_TO_LEFT else "0")
+        _insert_direction(paragraph._p, direction)
+
+
+def _name_language(element: Any, language: str) -> None:
+    from docx.oxml.ns import qn
+
+    for script in ("w:val", "w:eastAsia", "w:bidi"):
+        element.set(qn(script), language)
+
+
+def _insert_direction(element: Any, direction: Any) -> None:
+    after = [f"w:{name}" for name in AFTER_DIRECTION.split()]
+    element.get_or_add_pPr().insert_element_before(direction, *after)
 
 
 def _describe(document: Document, title: str) -> None:
-    """The properties of the document: not those of python-docx's template."""
+    """Replace the properties that python-docx's template has."""
     properties = document.core_properties
-    properties.title = title[:255]  # the most that it takes
+    properties.title = title[:255]  # the limit of the property
     properties.author = properties.comments = ""
-    for element in list(properties._element):  # there is no other way to take a date away
+    for element in list(properties._element):  # python-docx has no method to remove a date
         if element.tag.endswith(("}created", "}modified")):
             properties._element.remove(element)
 
 
 def _archive(document: Document) -> bytes:
-    """The file, without the time at which it was written."""
+    """Return the file, without the time of writing."""
     written, file = io.BytesIO(), io.BytesIO()
     document.save(written)
     with zipfile.ZipFile(written) as before, zipfile.ZipFile(file, "w") as after:

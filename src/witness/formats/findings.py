@@ -48,18 +48,18 @@ from witness.schema import (
 from witness.storage.decode import DAMAGED, from_json
 
 VERSION = 1
-"""Of the format; files of another version cannot be read."""
+"""The version of the format; files of another version cannot be read."""
 MOST_WINDOWS = 100_000
-"""In all tracks together: 55 hours of one. What they take in memory is known before it is taken."""
+"""The limit of all tracks together: 55 hours of one track. It bounds the memory before any is taken."""
 LARGEST_HEADER = 32 << 20
-"""Bytes. The words of an hour of talk take 0.4 MB."""
+"""Maximum bytes of the header. The words of an hour of talk take 0.4 MB."""
 LARGEST_PLDA = 1 << 20
-"""Numbers in an array of the clustering; that of community-1 has 32,768."""
+"""Maximum numbers in an array of the clustering; that of community-1 has 32,768."""
 
 
 @dataclass(frozen=True)
 class _Version:
-    """So much of the header every version has."""
+    """The part of the header that every version has."""
 
     version: int
 
@@ -122,16 +122,16 @@ class _Header:
     tracks: tuple[_TrackHeader, ...]
     warnings: tuple[str, ...]
     machine: tuple[str, ...] = ()
-    """Earlier files have none."""
+    """Empty in earlier files."""
 
 
 def encode(findings: Findings) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     path = findings.audio.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     header = {
         "version": VERSION,
         "audio": {**asdict(findings.audio), "path": path},
-        # Without the path, which is good on one machine only.
+        # Without the path, which holds on one machine only.
         "models": {role: model and _model(model) for role, model in findings.models.items()},
         "device": findings.device,
         "rule": asdict(findings.rule),
@@ -151,18 +151,18 @@ def encode(findings: Findings) -> bytes:
     arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
     arrays |= {f"plda_{name}": array for name, array in sorted(findings.plda.items())}
     for number, track in enumerate(findings.tracks):
-        known = np.isfinite(track.vectors).all(axis=2)
+        has_vector = np.isfinite(track.vectors).all(axis=2)
         arrays[f"starts_{number}"] = track.windows.starts.astype(np.int64)
         arrays[f"active_{number}"] = np.packbits(track.windows.active)
-        arrays[f"known_{number}"] = np.packbits(known)
-        arrays[f"vectors_{number}"] = track.vectors[known]
+        arrays[f"known_{number}"] = np.packbits(has_vector)
+        arrays[f"vectors_{number}"] = track.vectors[has_vector]
     file = io.BytesIO()
     np.savez_compressed(file, **arrays)
     return file.getvalue()
 
 
 def decode(content: bytes, name: str) -> Findings:
-    """The findings in the content of a file.
+    """Read the findings in the content of a file.
 
     Raises InputError, which calls the file `name`, if it is damaged or of another version of the format.
     """
@@ -174,7 +174,7 @@ def decode(content: bytes, name: str) -> Findings:
 
 
 def check_version(content: bytes, name: str) -> None:
-    """Raise InputError as `decode` does, as far as the version tells: without its time, an hour's 0.06 s."""
+    """Raise InputError for another version, as `decode` does, but without its time (0.06 s for an hour)."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _header(archive, name)
@@ -182,17 +182,19 @@ def check_version(content: bytes, name: str) -> None:
         raise _damaged(name, error) from error
 
 
-def work(source: Source, channels: str, models: Mapping[str, ModelFile | None], options: Options) -> str:
-    """What a journal goes by: all that changes what the models find and what is recognized."""
+def checkpoint_key(
+    source: Source, channels: str, models: Mapping[str, ModelFile | None], options: Options
+) -> str:
+    """Return the key of a checkpoint: everything that changes the findings and the recognized words."""
     asked = asdict(options)
-    for who in ("known", "speakers", "min_speakers", "max_speakers", "offline"):
-        asked.pop(who)  # they only change who is who
+    for option in ("known", "speakers", "min_speakers", "max_speakers", "offline"):
+        asked.pop(option)  # they change the clustering only
     hashes = {role: model and model.sha256 for role, model in models.items()}
     return json.dumps([__version__, source.sha256, channels, asked, hashes])
 
 
-def kept(content: bytes | None) -> Findings | None:
-    """Of a run that was interrupted; None: there are none."""
+def from_checkpoint(content: bytes | None) -> Findings | None:
+    """Read the findings of an interrupted run; None: the checkpoint holds no readable ones."""
     if content is None:
         return None
     with suppress(InputError):
@@ -201,14 +203,14 @@ def kept(content: bytes | None) -> Findings | None:
 
 
 def _damaged(name: str, error: Exception) -> InputError:
-    why = " ".join(str(error).split())[:200]
+    reason = " ".join(str(error).split())[:200]
     return InputError(
-        f"{name}: is damaged, or not a file of findings ({why}); transcribe the recording again"
+        f"{name}: is damaged, or not a file of findings ({reason}); transcribe the recording again"
     )
 
 
 def _header(archive: zipfile.ZipFile, name: str) -> bytes:
-    """The header, of this version. Raises InputError, or one of `documents.DAMAGED`."""
+    """Return the header, of this version. Raises InputError, or one of `decode.DAMAGED`."""
     text: bytes = _array(archive, "header", np.uint8, None, LARGEST_HEADER).tobytes()
     if from_json(text, _Version).version != VERSION:
         raise InputError(f"{name}: was written by another version of Witness; transcribe the recording again")
@@ -216,7 +218,7 @@ def _header(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
-    """Raises InputError, or one of `documents.DAMAGED`."""
+    """Raises InputError, or one of `decode.DAMAGED`."""
     header = from_json(_header(archive, name), _Header)
     part, tracks = header.audio.part, header.tracks
     if part is not None and not 0 <= part.start < part.end:
@@ -225,8 +227,8 @@ def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
         raise ValueError(f"{len(tracks)} tracks of a recording with channels {header.channels}")
     if (windows := sum(track.windows for track in tracks)) > MOST_WINDOWS:
         raise ValueError(f"{windows} windows, and {MOST_WINDOWS} are the limit")
-    found = tuple(_track(archive, number, track) for number, track in enumerate(tracks))
-    if any(not np.array_equal(track.windows.starts, found[0].windows.starts) for track in found):
+    decoded = tuple(_track(archive, number, track) for number, track in enumerate(tracks))
+    if any(not np.array_equal(track.windows.starts, decoded[0].windows.starts) for track in decoded):
         raise ValueError("its tracks have different windows")
     arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.startswith("plda_")]
     models: Mapping[str, Any] = header.models
@@ -241,19 +243,19 @@ def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
         },
         channels=header.channels,
         fast=header.fast,
-        tracks=found,
+        tracks=decoded,
         warnings=header.warnings,
         machine=header.machine,
     )
 
 
 def _model(model: ModelFile) -> list[str | None]:
-    """For the header: as the fields of `ModelFile`, without the path."""
+    """Return the header's entry of a model: the fields of `ModelFile` without the path."""
     return [model.name, model.sha256, model.engine]
 
 
 def _recognition(recognition: Recognition) -> dict[str, Any]:
-    """For the header: without the seconds it took; the words by column, which is shorter."""
+    """Return the header's entry of a recognition, without its seconds; words by column, which is shorter."""
     words, columns = recognition.words, [column.name for column in fields(_WordColumns)]
     return {
         "words": {name: [getattr(word, name) for word in words] for name in columns} if words else {},
@@ -263,64 +265,60 @@ def _recognition(recognition: Recognition) -> dict[str, Any]:
     }
 
 
-def _read_recognition(found: _Recognition) -> Recognition:
-    """The inverse of `_recognition`. Raises ValueError."""
+def _read_recognition(entry: _Recognition) -> Recognition:
+    """Invert `_recognition`. Raises ValueError."""
     names = [column.name for column in fields(_WordColumns)]
-    rows = zip(*(getattr(found.words, name) for name in names), strict=True)
+    rows = zip(*(getattr(entry.words, name) for name in names), strict=True)
     return Recognition(
         words=tuple(Word(**dict(zip(names, row, strict=True))) for row in rows),
-        language=found.language,
-        device=found.device,
-        warnings=found.warnings,
+        language=entry.language,
+        device=entry.device,
+        warnings=entry.warnings,
     )
 
 
 def _track(archive: zipfile.ZipFile, number: int, head: _TrackHeader) -> Track:
-    """Track `number`; `head` is its part of the header. Raises one of `documents.DAMAGED`."""
+    """Read track `number`; `head` is its part of the header. Raises one of `decode.DAMAGED`."""
     windows, size = head.windows, head.vector
     starts = _array(archive, f"starts_{number}", np.int64, (windows,)).astype(np.intp)
     steps = np.diff(starts)
-    # No gaps: who speaks is counted in frames from the first window to the last.
+    # No gaps: speakers are counted in frames from the first window to the last.
     if starts[:1].any() or ((steps < FRAME_SAMPLES) | (steps > WINDOW_SAMPLES)).any():
         raise ValueError(f"starts_{number} are not those of windows")
     active = _bits(archive, f"active_{number}", (windows, FRAMES, LOCAL_SPEAKERS))
-    known = _bits(archive, f"known_{number}", (windows, LOCAL_SPEAKERS))
-    given = _array(archive, f"vectors_{number}", np.float32, (int(known.sum()), size))
-    lengths = np.linalg.norm(given.astype(np.float64), axis=1)
+    has_vector = _bits(archive, f"known_{number}", (windows, LOCAL_SPEAKERS))
+    dense = _array(archive, f"vectors_{number}", np.float32, (int(has_vector.sum()), size))
+    lengths = np.linalg.norm(dense.astype(np.float64), axis=1)
     if not (np.isfinite(lengths) & (lengths > 0)).all():
         raise ValueError(f"vectors_{number} are not voice vectors")
     vectors = np.full((windows, LOCAL_SPEAKERS, size), np.nan, np.float32)
-    vectors[known] = given
+    vectors[has_vector] = dense
     recognition = None if head.recognition is None else _read_recognition(head.recognition)
     return Track(Segmentation(active, starts), vectors, recognition)
 
 
 def _array(
-    archive: zipfile.ZipFile,
-    name: str,
-    kind: Any,
-    shape: tuple[int, ...] | None,
-    most: int | None = None,
+    archive: zipfile.ZipFile, name: str, dtype: Any, shape: tuple[int, ...] | None, limit: int | None = None
 ) -> Any:
-    """An array of the archive; its shape, of `most` numbers if none is given, is known before it is read.
+    """Read an array; without a shape, its own if it has at most `limit` numbers. Checks before it reads.
 
-    Raises one of `documents.DAMAGED`.
+    Raises one of `decode.DAMAGED`.
     """
     with archive.open(f"{name}.npy") as file:
         np.lib.format.read_magic(file)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a head that Python 2 could have written
-            found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        if shape is None and most is not None and len(found) <= 2 and np.prod(found, dtype=float) <= most:
-            shape = found
-        if dtype != np.dtype(kind) or found != shape:
-            raise ValueError(f"{name} is an array of {dtype}, {'x'.join(map(str, found))}")
-        data = file.read(int(np.prod(found)) * dtype.itemsize)
-        return np.frombuffer(data, dtype).reshape(found, order="F" if fortran else "C")
+            size, fortran, actual = np.lib.format.read_array_header_1_0(file)
+        if shape is None and limit is not None and len(size) <= 2 and np.prod(size, dtype=float) <= limit:
+            shape = size
+        if actual != np.dtype(dtype) or size != shape:
+            raise ValueError(f"{name} is an array of {actual}, {'x'.join(map(str, size))}")
+        data = file.read(int(np.prod(size)) * actual.itemsize)
+        return np.frombuffer(data, actual).reshape(size, order="F" if fortran else "C")
 
 
 def _bits(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Bool:
-    """Packed bits of the archive as booleans of that shape. Raises one of `documents.DAMAGED`."""
+    """Read packed bits as booleans of that shape. Raises one of `decode.DAMAGED`."""
     count = int(np.prod(shape))
     packed = _array(archive, name, np.uint8, (-(-count // 8),))
     flags: Bool = np.unpackbits(packed, count=count).reshape(shape).view(np.bool_)

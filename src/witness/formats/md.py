@@ -9,7 +9,7 @@ from witness.text import clock, one_line
 
 
 def write(reading: Reading) -> str:
-    """A title, who spoke how much, the warnings, and a paragraph for each line; pauses as in txt."""
+    """Return a title, the speakers' shares, the warnings, and a paragraph for each line; pauses as in txt."""
     transcript = reading.transcript
     parts = [f"# {_escaped(reading.title)}", length(transcript.audio)]
     if transcript.speakers:
@@ -18,7 +18,7 @@ def write(reading: Reading) -> str:
         )
     parts += [f"> {_escaped(warning)}" for warning in transcript.about_recording]
     for line in reading.lines:
-        bare = line.text is None  # nothing but who spoke when
+        bare = line.text is None  # speakers and times only
         head = [f"**{_escaped(line.speaker)}**"] if reading.named or bare else []
         head += [f"[{clock(line.start)}]"] if reading.timed or bare else []
         parts += [line.pause] if line.pause else []

@@ -10,7 +10,7 @@ from witness.formats.reading import Reading, ms, to_json
 
 
 def write(reading: Reading) -> str:
-    """A segment for each line, with an empty text if nobody listened for words."""
+    """Return a segment for each line, with an empty text if no recognizer ran."""
     lines = list(reading.said)
     return to_json(
         {

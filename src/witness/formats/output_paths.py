@@ -231,7 +231,7 @@ def find_transcript(targets: Sequence[Path]) -> tuple[Path, DocumentHead] | None
 
     for path in dict.fromkeys(map(_json_beside, targets)):
         with suppress(OSError):
-            if (head := document.summary(files.read(path))) is not None:
+            if (head := document.decode_head(files.read(path))) is not None:
                 return path, head
     return None
 

@@ -9,7 +9,7 @@ from witness.formats.reading import Reading, ms, to_json
 
 
 def write(reading: Reading) -> str:
-    """A segment for each line."""
+    """Return a segment for each line."""
     return to_json(
         {
             "version": "1.0.0",

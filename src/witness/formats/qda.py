@@ -1,6 +1,6 @@
-"""Text for MAXQDA, NVivo and ATLAS.ti: the speaker on a line, `[HH:MM:SS]` and what was said on the next.
+"""Text for MAXQDA, NVivo and ATLAS.ti: the speaker on a line, `[HH:MM:SS]` and the words on the next.
 
-All three take the times of such a text for links into the recording. aTrain gives them the same text:
+All three turn the times of such a text into links into the recording. aTrain gives them the same text:
 https://github.com/JuergenFleiss/atrain_core, outputs.py. With notes and codes: `qdpx`.
 """
 
@@ -13,12 +13,12 @@ from witness.text import clock
 
 
 def write(reading: Reading) -> str:
-    """A paragraph for each line, with an empty line after it; first, what of the recording was not used."""
+    """Return a paragraph for each line, with an empty line after it; first, the recording's unused parts."""
     return "".join(text for text, _ in parts(reading))
 
 
 def parts(reading: Reading) -> Iterator[tuple[str, Line | None]]:
-    """The parts of the text, each with the line of the transcript whose text it ends with, but for spaces."""
+    """Yield the parts of the text, each with the line of the transcript that it ends with, but for spaces."""
     for note in reading.notes:
         yield f"[{note}]\n\n", None
     for line in reading.lines:

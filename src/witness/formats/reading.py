@@ -1,4 +1,4 @@
-"""A transcript as people read it: what most formats are written from, and what they share."""
+"""A transcript as people read it, which most formats are written from: lines, tiers and noted passages."""
 
 from __future__ import annotations
 
@@ -6,49 +6,76 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 
 from msgspec import structs
 
-from witness.formats import fillers
-from witness.schema import Source, Transcript, Utterance, Word
+from witness.schema import (
+    CLOSING,
+    SENTENCE_ENDS,
+    Correction,
+    Source,
+    Spans,
+    Transcript,
+    Utterance,
+    Word,
+    WordIndex,
+)
 from witness.text import clock, in_json, one_line
 
 UNKNOWN = "UNKNOWN"
-"""In place of a speaker who is not known."""
+"""The name in place of an unknown speaker."""
 INAUDIBLE = "[inaudible]"
-"""In place of words that are not known although a recognizer listened."""
+"""The mark in place of words that the recognizer could not make out."""
 NOT_ENGLISH = "[not English]"
-"""In place of words in another language than the one that the recognizer knows."""
+"""The mark in place of words in a language that the recognizer does not know."""
 SHORT_PAUSE = 1.0
 """Seconds; a shorter pause is not timed."""
-
+FILLERS = {
+    language: frozenset(words.split())
+    for language, words in {
+        "en": "um umm uhm uh uhh er erm hmm hm mm",
+        "de": "äh ähm ähem öh öhm hm hmm",
+        "fr": "euh heu hum hm",
+        "es": "eh em ehm mm",
+        "it": "ehm eh uhm mm",
+        "nl": "eh ehm uh uhm hm",
+        "pt": "hum hã ahn é-é",
+        "sv": "öh öhm eh hm",
+        "da": "øh øhm hm",
+        "no": "eh øh ehm hm",
+        "pl": "yyy eee hm",
+        "fi": "öö ööh hmm",
+    }.items()
+}
+"""Fillers by language: "um" and "er" are fillers in English and words in German."""
+PUNCTUATION = ".,;:!?…-–— "
 NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no way to write: https://www.w3.org/TR/xml/#charsets."""
+"""Characters outside XML 1.0: https://www.w3.org/TR/xml/#charsets."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """What somebody says without a break, from `start` to `end`, in seconds."""
+    """Speech of one speaker without a break, from `start` to `end`, in seconds."""
 
     start: float
     end: float
     speaker: str
     """The name or the id, never empty."""
     text: str | None
-    """The words or a mark in their place; None: nobody listened for words."""
+    """The words or a mark in their place; None: no recognizer ran."""
     words: tuple[Word, ...] = ()
     pause: str | None = None
-    """The mark of the pause before it, if pauses are to be marked."""
+    """The mark of the pause before the line, if the style marks pauses."""
     speaker_id: str | None = None
-    """None: the speaker is not known."""
+    """None: the speaker is unknown."""
     track: int = 0
-    """Where it was heard, as in `schema.Utterance`."""
+    """The track, as in `schema.Utterance`."""
     language: str | None = None
-    """Code; None: not known."""
+    """Code; None: unknown."""
 
     @property
     def unmarked(self) -> str | None:
@@ -58,45 +85,45 @@ class Line:
 
 @dataclass(frozen=True)
 class Reading:
-    """What people read of a transcript: no words where nobody was heard speaking."""
+    """The readable part of a transcript: no words where the diarizer heard no speech."""
 
     transcript: Transcript
     title: str
     summary: str
-    """How long it is and who speaks how much."""
+    """The length of the recording and each speaker's share."""
     lines: Sequence[Line]
-    place: Path | None = None
-    """Where the file will be; None: nobody knows."""
+    path: Path | None = None
+    """The path of the file to be written; None: unknown."""
 
     @property
     def timed(self) -> bool:
-        """Whether to say when a line begins."""
+        """True if lines begin with their time."""
         return self.transcript.style.times == "keep"
 
     @property
     def named(self) -> bool:
-        """Whether to say who speaks."""
+        """True if lines begin with their speaker."""
         return self.transcript.style.speaker_names != "none"
 
     @property
     def notes(self) -> Iterator[str]:
-        """What of the recording could not be used, each in one line."""
+        """Warnings about unusable parts of the recording, a line each."""
         return map(one_line, self.transcript.about_sound)
 
     @property
     def said(self) -> Iterator[Line]:
-        """For programs: the lines without the marks in place of words; all lines if nobody listened."""
+        """For programs: the lines without the marks in place of words; all lines if no recognizer ran."""
         return (line for line in self.lines if line.words or line.text is None)
 
 
-def read(transcript: Transcript, place: Path | None = None, *, smooth: bool = False) -> Reading:
-    """What people read of a transcript, in a file at `place`.
+def read(transcript: Transcript, path: Path | None = None, *, smooth: bool = False) -> Reading:
+    """Return the readable part of a transcript, for a file at `path`.
 
-    Words where the diarizer heard nobody are left out, and speech in which the recognizer heard no words is
-    marked. `smooth`: without fillers, too, if its style drops them.
+    Words where the diarizer heard no speaker are left out, and speech without recognized words gets a mark.
+    `smooth` leaves out fillers if the style drops them.
     """
     if smooth and transcript.style.fillers == "drop":
-        transcript = fillers.dropped(transcript)
+        transcript = _without_fillers(transcript)
     shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
     lines = [
         Line(
@@ -112,18 +139,17 @@ def read(transcript: Transcript, place: Path | None = None, *, smooth: bool = Fa
         )
         for pause, utterance, text in _with_pauses(transcript)
     ]
-    return Reading(
-        transcript, title(transcript), ", ".join([length(transcript.audio), *shares]), lines, place
-    )
+    summary = ", ".join([length(transcript.audio), *shares])
+    return Reading(transcript, title(transcript), summary, lines, path)
 
 
 def title(transcript: Transcript) -> str:
-    """The recording's name without its folder and ending, in one line; "stdin" if it has none."""
+    """Return the recording's name without folder and ending, in one line; "stdin" if it has no name."""
     return "stdin" if transcript.audio.path == "-" else one_line(PurePath(transcript.audio.path).stem)
 
 
 def length(audio: Source) -> str:
-    """How long the recording is, and what of it was transcribed."""
+    """Return the length of the recording, and the part of it that was transcribed."""
     whole = clock(audio.duration)
     if audio.part is None:
         return f"{whole} long"
@@ -131,48 +157,51 @@ def length(audio: Source) -> str:
 
 
 def single(words: Sequence[Word]) -> Iterator[Word]:
-    """The words, none with a space in or around it: a passage that was corrected is one word of a transcript.
+    """Yield words without spaces. A corrected passage, one word of a transcript, becomes several.
 
     Its time is divided by the number of letters.
     """
     for word in words:
-        texts = word.text.split()
-        edges = list(accumulate(map(len, texts), initial=0))
-        pace = (word.end - word.start) / max(1, edges[-1])
-        for text, first, last in zip(texts, edges, edges[1:], strict=False):
-            yield structs.replace(
-                word, start=word.start + first * pace, end=word.start + last * pace, text=text
-            )
+        for text, start, end in spread(word, word.text.split()):
+            yield structs.replace(word, start=start, end=end, text=text)
+
+
+def spread(word: Word, texts: Sequence[str]) -> Iterator[tuple[str, float, float]]:
+    """Yield each of the texts with its start and end: the word's time divided by letters."""
+    edges = list(accumulate(map(len, texts), initial=0))
+    pace = (word.end - word.start) / max(1, edges[-1])
+    for text, (first, last) in zip(texts, pairwise(edges), strict=True):
+        yield text, word.start + first * pace, word.start + last * pace
 
 
 def to_json(document: Any) -> str:
-    """A document of another program's format."""
+    """Return the JSON of another program's format."""
     return in_json(json.dumps(document, ensure_ascii=False, indent=1)) + "\n"
 
 
 def for_xml(text: str) -> str:
-    """The text with U+FFFD for what no XML document can hold."""
+    """Replace by U+FFFD what no XML document can hold."""
     return NO_XML.sub("\ufffd", text)
 
 
 def ms(seconds: float) -> float:
-    """Seconds, rounded to milliseconds."""
+    """Round seconds to milliseconds."""
     return round(float(seconds), 3)
 
 
 def _lines_of_text(transcript: Transcript) -> Iterator[tuple[Utterance, str | None]]:
-    """The utterances that people read, each with its text in one line; None: nobody listened for words."""
+    """Yield the readable utterances, each with its text in one line; None: no recognizer ran."""
     recognized = transcript.device["whisper"] is not None
     for utterance in map(_in_lines, transcript.utterances):
         if not utterance.words:
             mark = NOT_ENGLISH if utterance.not_english else INAUDIBLE
             yield utterance, mark if recognized else None
-        elif any(word.supported for word in utterance.words):  # all words of an utterance are, or none is
+        elif any(word.supported for word in utterance.words):  # all words of an utterance agree in this
             yield utterance, utterance.text
 
 
 def _with_pauses(transcript: Transcript) -> Iterator[tuple[str | None, Utterance, str | None]]:
-    """The mark of the pause before each utterance that people read, the utterance, and its text."""
+    """Yield the mark of the pause before each readable utterance, the utterance, and its text."""
     end, least = inf, transcript.style.pauses
     for utterance, text in _lines_of_text(transcript):
         pause = None
@@ -185,7 +214,7 @@ def _with_pauses(transcript: Transcript) -> Iterator[tuple[str | None, Utterance
 
 
 def _spoken(words: Sequence[Word], least: float) -> str:
-    """The text of an utterance with its pauses."""
+    """Return the text of an utterance with its pauses."""
     text = words[0].text
     for before, word in pairwise(words):
         if word.start - before.end >= least:
@@ -195,14 +224,173 @@ def _spoken(words: Sequence[Word], least: float) -> str:
 
 
 def _pause(seconds: float) -> str:
-    """As transcription conventions write it: short ones are not timed."""
+    """Write a pause as transcription conventions do: short ones are not timed."""
     return "(.)" if seconds < SHORT_PAUSE else f"({seconds:.0f} s)"
 
 
 def _in_lines(utterance: Utterance) -> Utterance:
-    """The same, with nothing in its words that could end a line."""
+    """Replace line breaks in the words."""
     texts = [one_line(word.text) for word in utterance.words]
     if texts == [word.text for word in utterance.words]:
         return utterance
     words = (structs.replace(word, text=text) for word, text in zip(utterance.words, texts, strict=True))
     return replace(utterance, words=tuple(words))
+
+
+# --- without fillers ---
+
+
+def _without_fillers(transcript: Transcript) -> Transcript:
+    """Drop the fillers, and utterances that hold nothing else."""
+    utterances = []
+    for utterance in transcript.utterances:
+        fillers = FILLERS.get(utterance.language or transcript.language or "", frozenset())
+        words = _drop(utterance.words, fillers)
+        if len(words) == len(utterance.words):
+            utterances.append(utterance)
+        elif words:
+            start, end = words[0].start, words[-1].end
+            utterances.append(replace(utterance, words=tuple(words), start=start, end=end))
+    return replace(transcript, utterances=tuple(utterances))
+
+
+def _drop(words: Sequence[Word], fillers: frozenset[str]) -> list[Word]:
+    """Drop the fillers; the end of a sentence and a capital letter move to the neighbors."""
+    kept: list[Word] = []
+    capital = False
+    for word in words:
+        bare = word.text.strip(PUNCTUATION)
+        if not word.corrected and bare.casefold() in fillers:
+            capital = capital or (bare[:1].isupper() and (not kept or _ends(kept[-1])))
+            if _ends(word) and kept and not _ends(kept[-1]):
+                end = word.text.rstrip(CLOSING)[-1]
+                kept[-1] = structs.replace(kept[-1], text=kept[-1].text.rstrip(",;:–—- ") + end)
+            continue
+        if capital:
+            text = word.text
+            first = len(text) - len(text.lstrip())
+            text = text[:first] + text[first : first + 1].upper() + text[first + 1 :]
+            word = structs.replace(word, text=text)
+            capital = False
+        kept.append(word)
+    return kept
+
+
+def _ends(word: Word) -> bool:
+    return word.text.rstrip(CLOSING).endswith(tuple(SENTENCE_ENDS))
+
+
+# --- tiers, for programs that annotate speech ---
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A part of a tier, in milliseconds: at least one, because an instant is no interval."""
+
+    start: int
+    end: int
+    text: str
+
+
+def tiers(reading: Reading) -> dict[str, list[Line]]:
+    """Return name -> lines that do not overlap, in the order of the speakers.
+
+    A tier cannot hold two things at a time: a speaker who talks in two channels at once has a second one,
+    "Anna (2)". Without a recognizer the tiers hold the turns, which overlap where people do.
+    """
+    names = {speaker.id: speaker.name or speaker.id for speaker in reading.transcript.speakers}
+    lines = reading.lines
+    if all(line.text is None for line in lines):
+        turns = reading.transcript.turns
+        lines = [Line(turn.start, turn.end, names[turn.speaker], names[turn.speaker]) for turn in turns]
+    by_name: dict[str, list[Line]] = {name: [] for name in names.values()}
+    for line in lines:
+        for number in count(1):
+            name = line.speaker if number == 1 else f"{line.speaker} ({number})"
+            tier = by_name.setdefault(name, [])
+            if not tier or interval(tier[-1]).end <= interval(line).start:
+                tier.append(line)
+                break
+    return {name: tier for name, tier in by_name.items() if tier}
+
+
+def interval(line: Line) -> Interval:
+    """Return the whole line as an interval."""
+    start = round(1000 * line.start)
+    return Interval(start, max(start + 1, round(1000 * line.end)), line.text or "")
+
+
+def word_intervals(tier: Sequence[Line]) -> Iterator[Interval]:
+    """Yield the words of a tier; a word without duration gets a millisecond, and the next ones wait."""
+    end = 0
+    for word in single([word for line in tier for word in line.words]):
+        start = max(end, round(1000 * word.start))
+        end = max(start + 1, round(1000 * word.end))
+        yield Interval(start, end, word.text)
+
+
+# --- notes, highlights and codes ---
+
+
+@dataclass(frozen=True)
+class NotedPassage:
+    """A passage with a person's note; without a text and codes it is a highlight."""
+
+    spans: Spans
+    start: float
+    """Seconds from the beginning of the recording, as is `end`."""
+    end: float
+    quote: str
+    """The words of the passage; empty if a correction has removed them."""
+    speakers: tuple[str, ...]
+    """The ids of the passage's speakers."""
+    text: str = ""
+    codes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """Codes and text, for programs that have one text for both."""
+        return "\n".join(part for part in (", ".join(self.codes), self.text) if part)
+
+
+def noted_passages(transcript: Transcript) -> list[NotedPassage]:
+    """Return the noted passages in the order of time; of several notes on the same words the last one
+    counts."""
+    notes = [correction for correction in transcript.corrections if correction.kind == "note"]
+    if not notes:
+        return []
+    index = WordIndex(transcript.words)
+    latest: dict[object, NotedPassage] = {}
+    for note in notes:
+        numbers = tuple(index.within(note.other).tolist())
+        key: object = numbers or note.other
+        latest.pop(key, None)
+        if note.text is not None:
+            latest[key] = _noted_passage(note, [transcript.words[number] for number in numbers])
+    return sorted(latest.values(), key=lambda passage: (passage.start, passage.end))
+
+
+def _noted_passage(note: Correction, words: Sequence[Word]) -> NotedPassage:
+    start = words[0].start if words else note.other[0][0]
+    end = max((word.end for word in words), default=note.other[-1][1])
+    quote = "".join(word.text for word in words).strip()
+    speakers = dict.fromkeys(word.speaker for word in words if word.speaker)
+    return NotedPassage(note.other, start, end, quote, tuple(speakers), note.text or "", note.codes)
+
+
+def locate(line: Line, passages: Sequence[NotedPassage]) -> list[tuple[int, int, int]]:
+    """Return (first character, last character + 1, number) of each passage that is in the text of a line.
+
+    A passage of separate words reaches from the first to the last.
+    """
+    if not passages or not line.words or line.text is None:
+        return []
+    edges, at = [], 0
+    for word in line.words:
+        text = word.text.strip()
+        first = line.text.index(text, at)
+        at = first + len(text)
+        edges.append((first, at))
+    index = WordIndex(line.words)
+    inside = [(number, index.within(passage.spans)) for number, passage in enumerate(passages)]
+    return [(edges[words[0]][0], edges[words[-1]][1], number) for number, words in inside if len(words)]

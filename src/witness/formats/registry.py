@@ -1,7 +1,7 @@
-"""The formats of a transcript: a line for each, and a module of that name beside this one that writes it.
+"""The formats of a transcript: a line for each; a module of that name beside this one writes it.
 
-A new format is its line here and its module, whose `write(reading)` gives the text or the bytes. The command
-line, the desk, the API and the documentation read this table. It imports nothing heavy.
+A new format is its line here and its module, whose `write(reading)` returns the text or the bytes. The
+command line, the desk, the API and the documentation read this table. It imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ READ, SUBTITLES, ANALYSIS, DATA, SCORING = PURPOSES = (
     "For scorers",
 )
 EVERYTHING = "times names pauses fillers"
-"""The parts of a style that a document shows or leaves out."""
+"""All parts of a style that a document shows or leaves out."""
 DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
 @dataclass(frozen=True)
 class About:
-    """What there is to know of a format beside its word."""
+    """Properties of a format."""
 
     label: str
-    """What it is for, in a few words."""
+    """The purpose in a few words."""
     media_type: str = "text/plain"
     ending: str | None = None
-    """What its files end with after `NAME.`, if not with the word alone.
+    """The ending of its files after `NAME.`, if it is not the word alone.
 
-    It ends with what programs look for and begins with the word, so two formats of one recording are never
-    one file.
+    It begins with the word and ends with the suffix that programs look for, so two formats of a recording
+    never share a file.
     """
     extra: str = ""
-    """The extra of the package that it needs."""
+    """The package extra that it requires."""
     library: str | None = None
-    """The module that this extra brings, and the name of its package."""
+    """The module that this extra installs."""
     package: str | None = None
+    """The name of that module's package."""
     binary: bool = False
-    """Not text, which a terminal could show."""
+    """True if a terminal cannot show it."""
     sound: bool = False
-    """Whether it holds the recording, or a link to it."""
+    """True if it holds the recording, or a link to it."""
     purpose: str = DATA
-    """One of PURPOSES: what people want it for."""
+    """One of PURPOSES."""
     shows: str = ""
-    """Which parts of `schema.Style` it follows, of "times", "names", "pauses" and "fillers"."""
+    """The parts of `schema.Style` that it follows: of "times", "names", "pauses" and "fillers"."""
 
     @property
     def smooth(self) -> bool:
-        """Whether fillers are left out of it if a person wants that: a subtitle or a document, not data."""
+        """True if it can leave fillers out: a subtitle or a document, not data."""
         return "fillers" in self.shows.split()
 
 
@@ -60,7 +61,7 @@ PLAIN = About("text")
 
 
 class Format(Choice):
-    """Of a transcript."""
+    """Format of a transcript."""
 
     about: About
 
@@ -118,10 +119,10 @@ class Format(Choice):
 
     @property
     def ending(self) -> str:
-        """What its files end with after `NAME.`."""
+        """The ending of its files after `NAME.`."""
         return self.about.ending or self.value
 
     @property
     def installed(self) -> bool:
-        """Whether everything that it needs is."""
+        """True if its dependencies are installed."""
         return self.about.library is None or find_spec(self.about.library) is not None

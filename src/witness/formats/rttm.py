@@ -12,12 +12,13 @@ from witness.text import one_line
 
 
 def write(reading: Reading) -> str:
-    """The turns of a transcript."""
+    """Return the turns of a transcript."""
     return serialize(reading.title, reading.transcript.turns)
 
 
 def serialize(uri: str, turns: Iterable[Turn]) -> str:
-    """A SPEAKER line per turn. White space in names becomes "_", because readers split the lines at it."""
+    """Return a SPEAKER line per turn. White space in names becomes "_", because readers split the lines at
+    it."""
     return "".join(
         f"SPEAKER {token(uri)} 1 {turn.start:.3f} {turn.duration:.3f} "
         f"<NA> <NA> {token(turn.speaker)} <NA> <NA>\n"
@@ -26,7 +27,7 @@ def serialize(uri: str, turns: Iterable[Turn]) -> str:
 
 
 def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
-    """The turns of each uri, sorted.
+    """Return the sorted turns of each uri.
 
     Raises InputError, which calls the file `name`, if a SPEAKER line is not valid.
     """
@@ -46,5 +47,5 @@ def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
 
 
 def token(text: str) -> str:
-    """The text as one field of a line: "_" for white space."""
+    """Return the text as one field of a line: "_" for white space."""
     return re.sub(r"\s+", "_", one_line(text).strip()) or "_"

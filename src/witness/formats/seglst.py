@@ -1,4 +1,4 @@
-"""SegLST, who said what for scorers, as JSON: https://github.com/fgnt/meeteval, "File Formats"."""
+"""SegLST, speech by speaker for scorers, as JSON: https://github.com/fgnt/meeteval, "File Formats"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from witness.formats.reading import Reading, ms, to_json
 
 
 def write(reading: Reading) -> str:
-    """A segment for each line; without words if nobody listened for them."""
+    """Return a segment for each line; without words if no recognizer ran."""
     return to_json(
         [
             {

@@ -1,4 +1,4 @@
-"""SubRip subtitles. The format has no specification; players agree on what VLC and MPC read."""
+"""SubRip subtitles. The format has no specification; players agree on the dialect of VLC and MPC."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from witness.formats.reading import Reading
 from witness.text import clock
 
 SIGNS = str.maketrans("<>{}", "‹›()")
-"""What stands for the signs of its markup: players take <b>, {\\an8} and --> for their own, and there is no
-way to escape them."""
+"""Substitutes for the signs of markup: players interpret <b>, {\\an8} and -->, which nothing can escape."""
 
 
 def write(reading: Reading) -> str:
-    """A cue names the speaker if the cue before it has another one, and the style has names in the text."""
+    """Return the subtitles; a cue names a new speaker if the style has names in the text."""
     return "\n".join(
         f"{number}\n{clock(cue.start, 3, ',')} --> {clock(cue.end, 3, ',')}\n"
         + "".join(f"{text.translate(SIGNS)}\n" for _, text in cue.parts)
-        for number, cue in enumerate(cues.of(reading), start=1)
+        for number, cue in enumerate(cues.from_reading(reading), start=1)
     )

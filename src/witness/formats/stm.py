@@ -1,4 +1,4 @@
-"""STM, who said what for scorers: recording, channel, speaker, start, end, words.
+"""STM, speech by speaker for scorers: recording, channel, speaker, start, end, words.
 
 https://github.com/usnistgov/SCTK/blob/master/doc/infmts.htm, "stm"
 """
@@ -10,7 +10,7 @@ from witness.formats.reading import Reading
 
 
 def write(reading: Reading) -> str:
-    """A line for each line, in the order of their starts; without words if nobody listened for them."""
+    """Return a line for each line, in the order of their starts; without words if no recognizer ran."""
     uri = rttm.token(reading.title)
     return "".join(
         f"{uri} 1 {rttm.token(line.speaker)} {line.start:.3f} {line.end:.3f} "

@@ -9,7 +9,7 @@ from witness.formats.reading import Reading
 
 
 def write(reading: Reading) -> str:
-    """A row for each line; nothing in a text can end its cell, because it holds no tab and no line break."""
+    """Return a row for each line. A text holds no tab and no line break, so nothing in it ends its cell."""
     rows = [("start", "end", "speaker", "text")]
     rows += [
         (f"{1000 * line.start:.0f}", f"{1000 * line.end:.0f}", line.speaker, line.unmarked or "")

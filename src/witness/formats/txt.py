@@ -7,9 +7,9 @@ from witness.text import clock
 
 
 def write(reading: Reading) -> str:
-    """A line for each utterance; pauses in the text, or on a line of their own.
+    """Return a line for each utterance; pauses stand in the text, or on a line of their own.
 
-    First comes what of the recording could not be used: whoever gets the text alone would not know.
+    First come the warnings about unusable parts, for readers of the text alone.
     """
     notes = "".join(f"[{note}]\n" for note in reading.notes)
     return notes + "".join(

@@ -8,8 +8,8 @@ from witness.text import clock
 
 
 def write(reading: Reading) -> str:
-    """A voice tag for each speaker of a cue if the style has names in tags, else the names are in the text; a
-    language tag where there are several languages."""
+    """Return the subtitles: speakers as voice tags or in the text, by the style; language tags if they
+    differ."""
     tagged = reading.transcript.style.speaker_names == "tag"
     several = len({line.language for line in reading.lines if line.words}) > 1
 
@@ -21,7 +21,7 @@ def write(reading: Reading) -> str:
     return "WEBVTT\n" + "".join(
         f"\n{clock(cue.start, 3)} --> {clock(cue.end, 3)}\n"
         + "".join(part(*said, language) for said, language in zip(cue.parts, cue.languages, strict=True))
-        for cue in cues.of(reading)
+        for cue in cues.from_reading(reading)
     )
 
 

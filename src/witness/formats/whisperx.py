@@ -1,6 +1,6 @@
 """The JSON that whisperX writes with speakers: https://github.com/m-bain/whisperX, schema.py and diarize.py.
 
-`score`, with whisperX how well it aligned a word, is the recognizer's probability; missing if it told none.
+`score`, which whisperX takes from its alignment, is the recognizer's probability; missing without one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from witness.schema import Word
 
 
 def write(reading: Reading) -> str:
-    """A segment for each line, with its words; all words once more after them."""
+    """Return a segment for each line, with its words; all words follow once more."""
     segments: list[dict[str, Any]] = [
         {
             "start": ms(line.start),

@@ -1,6 +1,6 @@
-"""Transcript -> files: each format by its own module, JSON with the findings beside it.
+"""Transcript -> content of a file: each format by its own module.
 
-What was said and what things are called is data: in no format can it become markup, a line or a formula.
+Speech and file names are data: in no format can they become markup, a line or a formula.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
 
 
-def content(
-    transcript: Transcript, form: str, sound: Sound | None = None, place: Path | None = None
-) -> bytes:
-    """The file of a format at `place`; `transcript` is one `in_milliseconds`, and `sound` is as in `save`."""
-    text = written(transcript, form, sound, place)
+def content(transcript: Transcript, form: str, sound: Sound | None = None, path: Path | None = None) -> bytes:
+    """Return the file of a format for `path`; pass a transcript from `in_milliseconds`.
+
+    `sound` is for a page.
+    """
+    text = render(transcript, form, sound, path)
     return encode(text) if isinstance(text, str) else text
 
 
-def written(
-    transcript: Transcript, form: str, sound: Sound | None = None, place: Path | None = None
+def render(
+    transcript: Transcript, form: str, sound: Sound | None = None, path: Path | None = None
 ) -> str | bytes:
-    """The text or the bytes of a format, by the module of its name. `sound` is for what can hold it."""
+    """Return the text or the bytes of a format, by the module of its name; `sound` is for a page."""
     form = Format(form)
     if form == Format.JSON:
-        return document.encode(document.of(transcript)).decode()
+        return document.encode(document.from_transcript(transcript)).decode()
     write = import_module(f"witness.formats.{form}").write
-    read = reading.read(transcript, place, smooth=form.about.smooth)
+    read = reading.read(transcript, path, smooth=form.about.smooth)
     text: str | bytes = write(read, sound) if form.about.sound else write(read)
     return text
 
 
 def encode(text: str) -> bytes:
-    """UTF-8; bytes of a file name that are not UTF-8 become U+FFFD, so that they do not cost the result."""
+    """Encode as UTF-8; bytes of a file name that are not UTF-8 become U+FFFD instead of an error."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode("utf-8")

@@ -26,7 +26,7 @@ from msgspec import Meta, structs
 from witness._version import __version__
 from witness.diarization import voices
 from witness.errors import InputError, OutputError, UsageError
-from witness.formats import document, output_paths, page
+from witness.formats import document, html, output_paths
 from witness.formats.document import Document
 from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
@@ -169,7 +169,7 @@ def name_speaker(path: Path, version: str, speaker: str, name: str) -> Written:
     with _opened(path, version) as (opened, saved, history):
         made = (redo.name_speaker(saved, f"{speaker}={name}"),)
         history = history or _new_history(saved)
-        number = page.place_of(_make_base(saved, history), speaker)
+        number = html.speaker_index(_make_base(saved, history), speaker)
         if number is None:  # a speaker that a step added
             return _write(opened, saved, _with_more(saved, made))
         step = ({"kind": "name", "who": number, "name": made[0].name},)
@@ -230,7 +230,7 @@ def restore_original(path: Path, version: str) -> Written:
         notes = redo.notes_of(saved.corrections)
         corrections = tuple(dict.fromkeys((*transcript.corrections, *notes)))
         noted = replace(transcript, corrections=corrections, corrected=bool(notes))
-        if history is None or history.base or page.identity(transcript) != history.page:
+        if history is None or history.base or html.identity(transcript) != history.page:
             return _write(opened, saved, noted)
         steps = tuple(step for step in history.steps if _is_note(step))
         undone = (*history.undone, *(step for step in reversed(history.steps) if not _is_note(step)))
@@ -285,7 +285,7 @@ def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved,
 
 
 def _new_history(saved: redo.Saved) -> _History:
-    return _History(page.identity(saved.transcript), saved.corrections, saved.corrected, saved.document)
+    return _History(html.identity(saved.transcript), saved.corrections, saved.corrected, saved.document)
 
 
 def _read_history(saved: redo.Saved) -> _History | None:
@@ -305,8 +305,8 @@ def _verified(saved: redo.Saved, history: _History) -> _History:
     if saved.lack or history.program == __version__:
         return history
     base = _make_base(saved, history)
-    same = page.identity(base) == history.page
-    return replace(history, document=document.of(base) if same else None, program=__version__)
+    same = html.identity(base) == history.page
+    return replace(history, document=document.from_transcript(base) if same else None, program=__version__)
 
 
 def _shown_base(saved: redo.Saved, history: _History) -> Transcript | None:
@@ -318,7 +318,7 @@ def _shown_base(saved: redo.Saved, history: _History) -> Transcript | None:
             base = _make_base(redo.read(saved.path), history)
     except InputError:
         return None
-    return base if page.identity(base) == history.page else None
+    return base if html.identity(base) == history.page else None
 
 
 def _machine_document(saved: redo.Saved, history: _History | None) -> Document | None:

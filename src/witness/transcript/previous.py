@@ -119,7 +119,7 @@ def _release(current: redo.Saved) -> tuple[str, ...]:
     Returns a line about that. Raises InputError, OutputError.
     """
     previous = read(current.path)
-    head = None if previous is None else document.summary(bytes(previous.document))
+    head = None if previous is None else document.decode_head(bytes(previous.document))
     if previous is None or previous.whole or head is None or not head.holds_corrections:
         return ()
     free = store.free_path(current.path, "earlier")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from witness.errors import UsageError
-from witness.formats import document, notes
+from witness.formats import document, reading
 from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
 from witness.transcript import assemble, corrections, redo
 from witness.transcript.corrections import PUNCTUATION, word_spans
@@ -168,7 +168,7 @@ def _changed_words(earlier: Transcript, transcript: Transcript) -> Iterator[Devi
         for each in (earlier, transcript)
     )
     index = WordIndex(earlier.words)
-    noted = {earlier.words[n] for note in notes.of(earlier) for n in index.within(note.place)}
+    noted = {earlier.words[n] for note in reading.noted_passages(earlier) for n in index.within(note.spans)}
     for same, first, last, begin, end in _align(old, new):
         if same:
             continue

@@ -16,7 +16,7 @@ from msgspec import Meta, structs
 
 from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
-from witness.formats import document, findings, output_paths, page
+from witness.formats import document, findings, html, output_paths
 from witness.formats.document import Document, Link
 from witness.options import Bounds, Changes
 from witness.progress import SILENT, Reporter
@@ -203,8 +203,8 @@ def parse_corrections(saved: Saved, content: bytes, name: str) -> tuple[Correcti
     """Parse the content of such a file, which errors call `name`. Raises InputError."""
     try:
         parsed = decode.from_json(content, _CorrectionsFile)
-        if parsed.schema != page.CORRECTIONS:
-            raise ValueError(f"its schema is {parsed.schema[:80]!r}, not {page.CORRECTIONS!r}")
+        if parsed.schema != html.CORRECTIONS:
+            raise ValueError(f"its schema is {parsed.schema[:80]!r}, not {html.CORRECTIONS!r}")
         checked = corrections.check(parsed.corrections)
     except ValueError as error:
         raise InputError(

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import structs
 
 from witness.errors import ConflictError, InputError, OutputError, WitnessError
-from witness.formats import document, findings, output_paths, page, writers
+from witness.formats import document, findings, html, output_paths, writers
 from witness.formats.document import Document
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
@@ -94,7 +94,7 @@ def read(path: Path) -> Transcript:
 def transcript_of(path: Path, content: Document) -> Transcript:
     """Make a transcript of a document from `path`. Raises InputError."""
     try:
-        return _with_paragraph_marks(document.transcript(content))
+        return _with_paragraph_marks(document.to_transcript(content))
     except document.OlderError as error:
         fix = "transcribe the recording again" if content.findings is None else f"run: witness redo {path}"
         raise InputError(f"{path} cannot be shown yet, because {error}; {fix}") from error
@@ -127,7 +127,7 @@ def is_corrected(path: Path) -> bool:
 
 def _summary(path: Path) -> document.DocumentHead | None:
     try:
-        return document.summary(files.read(path))
+        return document.decode_head(files.read(path))
     except OSError:
         return None
 
@@ -220,7 +220,7 @@ class Store:
         `hidden` returns private files for a version, by name. `sound` is for the formats in `also`; another
         page keeps its own. Raises OutputError without any change.
         """
-        json = document.encode(document.of(transcript, link))
+        json = document.encode(document.from_transcript(transcript, link))
         forms = [form for form in Format if form in also or sibling(self.path, form).is_file()]
         others, left = self._contents(
             transcript, [form for form in forms if form != Format.JSON], also, sound
@@ -269,7 +269,7 @@ class Store:
             embedded = sound
             if form not in also:
                 current = files.read(path)
-                embedded = page.sound_in(current.decode("utf-8", "replace")) if form.about.sound else None
+                embedded = html.sound_in(current.decode("utf-8", "replace")) if form.about.sound else None
                 if not self._is_ours(path, form, current, embedded):
                     left.append(
                         f"{path} is unchanged, because a person or another version of Witness has changed "

@@ -192,7 +192,7 @@ def _move_files(path: Path, target: Path, recording: Path | None, about: bytes =
 def _recording_beside(path: Path) -> Path | None:
     """Return the path beside the transcript that its recording would have; None: unreadable transcript."""
     try:
-        head = document.summary(files.read(path))
+        head = document.decode_head(files.read(path))
     except OSError:
         return None
     return None if head is None else path.with_name(PurePosixPath(head.audio.path.replace("\\", "/")).name)

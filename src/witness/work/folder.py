@@ -342,7 +342,7 @@ class Folder:
         """Return the path of a JSON, and its summary if it is of a recording with this hash."""
         path = Path(output_paths.name_of(self.request.out / output, Format.JSON))
         with suppress(OSError):
-            summary = document.summary(files.read(path))
+            summary = document.decode_head(files.read(path))
             if summary is not None and summary.audio.sha256 == sha256:
                 return path, summary
         return path, None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from witness.audio import sound
 from witness.diarization import voices
 from witness.errors import InputError
-from witness.formats import page, qdpx, reading
+from witness.formats import html, qdpx, reading
 from witness.formats.registry import Format
 from witness.options import PageAudio, Part
 from witness.progress import Reporter
@@ -57,7 +57,7 @@ class SavedSteps(Struct):
     page: str
 
 
-def html(path: Path, visit: Visit, script: Sequence[str]) -> bytes:
+def page(path: Path, visit: Visit, script: Sequence[str]) -> bytes:
     """Return the page; `script` are the addresses of its modules, the entry the last."""
     shown = edits.show(path)
     served = {
@@ -77,7 +77,7 @@ def html(path: Path, visit: Visit, script: Sequence[str]) -> bytes:
         "asked": shown.base.asked.speakers,
     }
     linked = Sound(b"", link="sound")
-    text = page.transcript_page(shown.base, reading.title(shown.base), linked, served, script)
+    text = html.transcript_page(shown.base, reading.title(shown.base), linked, served, script)
     return text.encode("utf-8", "replace")
 
 
@@ -91,7 +91,7 @@ def _other_language(transcript: Transcript) -> str | None:
 
 def saved_steps(path: Path) -> SavedSteps:
     shown = edits.show(path)
-    return SavedSteps(shown.version, shown.steps, shown.undone, shown.review, page.identity(shown.base))
+    return SavedSteps(shown.version, shown.steps, shown.undone, shown.review, html.identity(shown.base))
 
 
 def project(folder: Path, paths: Sequence[Path]) -> tuple[str, bytes]:
@@ -124,7 +124,7 @@ def peaks(path: Path) -> bytes:
     transcript = store.read(path)
     beside = store.sibling(path, Format.HTML)
     embedded = (
-        page.sound_in(store.load(beside).content.decode("utf-8", "replace")) if beside.is_file() else None
+        html.sound_in(store.load(beside).content.decode("utf-8", "replace")) if beside.is_file() else None
     )
     if embedded is not None:
         return embedded.peaks

@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from witness.child import Child, ChildError, DiedError, Limits, RefusedError
 from witness.errors import WitnessError
-from witness.formats import page
+from witness.formats import html
 from witness.serve.calls import Calls
 from witness.serve.editing import exports, views
 from witness.transcript import edits, previous, trash
@@ -38,7 +38,7 @@ CALLS = Calls(
     ),
     *(previous.mark_seen, previous.swap, trash.move, trash.throw, trash.restore),
     *(exports.content, exports.audible, exports.preview, views.project),
-    *(views.html, views.saved_steps, views.occurrences_of, views.differences, views.folder_words),
+    *(views.page, views.saved_steps, views.occurrences_of, views.differences, views.folder_words),
     *(views.peaks, views.recording, views.source),
     *(views.enroll, views.find_voice, views.suggest),
 )
@@ -112,6 +112,6 @@ def _file_state(*paths: Path) -> list[int]:
 
 
 if __name__ == "__main__":
-    page.prepare()
+    html.prepare()
     gc.freeze()  # the imported modules stay; to look through them took a fifth of an hour's page
     CALLS.serve()

@@ -15,7 +15,7 @@ from pathlib import Path
 from witness.audio import decode
 from witness.child import Child, DiedError, Limits, RefusedError
 from witness.errors import InputError, WitnessError
-from witness.formats import notes
+from witness.formats import reading
 from witness.schema import Transcript
 from witness.serve.calls import Calls
 from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
@@ -124,7 +124,7 @@ def _date(recording: Path, folder: Path) -> float | None:
 
 def _notes(transcript: Transcript) -> Iterator[ListedNote]:
     called = names(transcript)
-    for note in notes.of(transcript):
+    for note in reading.noted_passages(transcript):
         speaker = ", ".join(called.get(speaker, speaker) for speaker in note.speakers)
         yield ListedNote(note.start, note.quote, speaker, note.text, note.codes)
 

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from witness.audio.source import ENDINGS
-from witness.formats import modules
 from witness.models import store
 from witness.options import Options
 from witness.serve.app_state import desk_of
 from witness.serve.roles import Endpoint, Role
+from witness.web import bundle
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -121,7 +121,7 @@ def version() -> str:
 
 def addresses(entry: str) -> list[str]:
     """Return the addresses of the modules that an entry needs, its own the last."""
-    return [f"/static/{version()}/{name}" for name in modules.needed(entry)]
+    return [f"/static/{version()}/{name}" for name in bundle.needed(entry)]
 
 
 def show_page(name: str, /, script: str = "", **values: Any) -> Response:

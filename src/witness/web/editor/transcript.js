@@ -19,7 +19,7 @@ import { above } from "./arrays.js";
  *   languages: [string, boolean][], listened: boolean, speakers: [string, string | null][], grouping: Grouping,
  *   turns: Turns, words: Words, silent: Silent, before?: Correction[], peaks: string | null, link: string | null,
  *   served?: Record<string, any>,
- * }} Data as formats/page.py writes it
+ * }} Data as formats/html.py writes it
  * @typedef {[number, number][]} Pieces of time, in ms
  * @typedef {ReturnType<typeof prepare>} Prepared
  */

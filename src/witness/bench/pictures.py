@@ -1,4 +1,4 @@
-"""Points on two axes -> SVG. Every text is data: it is escaped where it is written into the picture."""
+"""Points on two axes -> SVG. Every text is data: `_text` and `_mark` escape it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INK, PALE = "#333", "#ddd"
 
 @dataclass(frozen=True)
 class Mark:
-    """A point. `number` is written beside it; `hint` is shown when the pointer rests on it."""
+    """A point, with `number` beside it and `hint` under the pointer."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`; logarithmic with `log`, for which both must be greater than zero."""
+    """An axis from `low` to `high`; with `log` it is logarithmic, and both must be greater than zero."""
 
     label: str
     low: float
@@ -41,15 +41,17 @@ class Axis:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """The place of a value, from 0 at the low end to 1 at the high end; values beyond are at the ends."""
-        low, high, here = (math.log(v) if self.log else v for v in (self.low, self.high, self.clip(value)))
-        return (here - low) / (high - low)
+        """Return the position of a value, from 0 at the low end to 1 at the high end; values beyond are at
+        the ends."""
+        low, high, middle = (math.log(v) if self.log else v for v in (self.low, self.high, self.clip(value)))
+        return (middle - low) / (high - low)
 
     def clip(self, value: float) -> float:
         return min(max(value, self.low), self.high)
 
     def ticks(self) -> list[float]:
-        """Round numbers from `low` to `high`: about six, or 1, 2 and 5 times powers of ten with `log`."""
+        """Return round numbers from `low` to `high`: about six, or 1, 2 and 5 times powers of ten with
+        `log`."""
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             values = [step * 10.0**power for power in powers for step in (1, 2, 5)]
@@ -62,7 +64,7 @@ class Axis:
 
 
 def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], key: Sequence[tuple[Mark, str]] = ()) -> str:
-    """The picture. `key`: marks with an explanation, listed below it in a line each."""
+    """Return the picture. `key`: marks with an explanation, listed below it in a line each."""
     height = HEIGHT + KEY_LINE * len(key) + (10 if key else 0)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
@@ -75,9 +77,9 @@ def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], key: Sequence[t
     for mark in marks:
         lines += _mark(mark, _across(x, mark.x), _up(y, mark.y))
     for line, (mark, text) in enumerate(key):
-        place = HEIGHT + KEY_LINE * line + 8
-        lines += _mark(replace(mark, number=""), LEFT + 6, place)
-        lines.append(_text(LEFT + 20, place + 4, text))
+        at = HEIGHT + KEY_LINE * line + 8
+        lines += _mark(replace(mark, number=""), LEFT + 6, at)
+        lines.append(_text(LEFT + 20, at + 4, text))
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -91,13 +93,13 @@ def _up(axis: Axis, value: float) -> float:
 
 def _grid(x: Axis, y: Axis) -> Iterator[str]:
     for value in x.ticks():
-        place = _across(x, value)
-        yield _line(place, TOP, place, HEIGHT - BOTTOM)
-        yield _text(place, HEIGHT - BOTTOM + 16, f"{value:g}", anchor="middle")
+        at = _across(x, value)
+        yield _line(at, TOP, at, HEIGHT - BOTTOM)
+        yield _text(at, HEIGHT - BOTTOM + 16, f"{value:g}", anchor="middle")
     for value in y.ticks():
-        place = _up(y, value)
-        yield _line(LEFT, place, WIDTH - RIGHT, place)
-        yield _text(LEFT - 6, place + 4, f"{value:g}", anchor="end")
+        at = _up(y, value)
+        yield _line(LEFT, at, WIDTH - RIGHT, at)
+        yield _text(LEFT - 6, at + 4, f"{value:g}", anchor="end")
     yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x.label, anchor="middle")
     middle = (TOP + HEIGHT - BOTTOM) / 2
     yield _text(16, middle, y.label, anchor="middle", turned=True)
