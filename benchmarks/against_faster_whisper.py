@@ -6,13 +6,12 @@
 
 faster-whisper brings an onnxruntime of its own, which would overwrite that of Witness, so it lives in another
 environment. The model is a CTranslate2 folder; both get it, unless --whisper names another file for Witness.
-faster-whisper runs in int8 and in two ways: as its users run it where time matters (beam 1, with the times of
-words, as Witness has them), and as it comes (beam 5, no times of words); in the same language, if --language
-is given. Each round runs all three, in separate processes, in another order every time; the time is that of
-the process from start to end, with loading. A ratio is that of the medians; "low" and "high" are the lowest
-and highest ratio of a round. With a FILE.stm beside FILE the words of all are scored. `taskset -c 0-7` gives
-all of them eight cores; then also --threads 8. Options that this script does not know are given to
-`witness run`.
+faster-whisper runs in int8 and in two ways, both with beam 5 and without the times of words: as it comes, and
+its batched pipeline; in the same language, if --language is given. Each round runs all three, in separate
+processes, in another order every time; the time is that of the process from start to end, with loading. A
+ratio is that of the medians; "low" and "high" are the lowest and highest ratio of a round. With a FILE.stm
+beside FILE the words of all are scored. `taskset -c 0-7` gives all of them eight cores; then also --threads
+8. Options that this script does not know are given to `witness run`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,11 @@ from witness.bench import lines, words, words_report
 
 PEER = """
 import json, sys
-from faster_whisper import WhisperModel
+from faster_whisper import BatchedInferencePipeline, WhisperModel
 model, recording, threads, language, options = sys.argv[1:]
 model = WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=int(threads))
+if "batch_size" in options:
+    model = BatchedInferencePipeline(model)
 segments, _ = model.transcribe(recording, language=language or None, **json.loads(options))
 said = [
     (part.start, part.end, text)
@@ -45,8 +46,8 @@ print(json.dumps([dict(zip(keys, ("peer", None, *row), strict=True)) for row in 
 """
 WITNESS = "witness"
 PEERS = {
-    "faster-whisper": {"beam_size": 1, "word_timestamps": True},
-    "faster-whisper as it comes": {},
+    "faster-whisper": {},
+    "faster-whisper batched": {"batch_size": 8},
 }
 VERSIONS = """
 import json
