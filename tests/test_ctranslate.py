@@ -15,9 +15,10 @@ from conftest import CALL
 from witness import machine_limits
 from witness.audio import decode
 from witness.models import ct2
+from witness.options import Options
 from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.engine_worker import DecodeOptions, Load
-from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer
 from witness.recognition.vad import Speech
 from witness.schema import FRAMES, SAMPLE_RATE, ModelFile, Segmentation
 
@@ -160,7 +161,7 @@ def test_the_first_piece_has_the_cores_that_it_can_use(folder, monkeypatch, thre
 
     monkeypatch.setattr(recognizer, "RemoteEngine", Watched)
     model = ModelFile("small", str(folder), "", "ctranslate2")
-    with TrackRecognizer(model, TranscribeOptions("en"), threads=threads) as running:
+    with TrackRecognizer(model, Options(language="en"), threads=threads) as running:
         running.send(np.tile(ggml.tones(*[ggml.LOW] * 29), 4))
         assert running.result().words
     assert asked[0] == ("send", 1)
@@ -180,7 +181,7 @@ def test_the_sides_of_a_call_are_recognized_in_the_order_of_time(folder, monkeyp
     tracks = [np.tile(ggml.tones(*[tone] * 29), 2) for tone in (ggml.LOW, ggml.HIGH)]
     told = []
     model = ModelFile("small", str(folder), "", "ctranslate2")
-    with TrackRecognizer(model, TranscribeOptions("en"), threads=2) as running:
+    with TrackRecognizer(model, Options(language="en"), threads=2) as running:
         for samples in tracks:
             running.send(samples)
         alone = [replace(running.result(), seconds=0.0) for _ in tracks]
@@ -219,7 +220,7 @@ def test_only_first_texts_are_greedy_and_only_if_asked(tmp_path, monkeypatch, fa
     monkeypatch.setattr(recognizer, "RemoteEngine", Watched)
     folder = str(writer.write(tmp_path / "model", endless=True))
     model, sound = ModelFile("small", folder, "", "ctranslate2"), ggml.tones(*[ggml.LOW] * 12)
-    with TrackRecognizer(model, TranscribeOptions("en", fast_words=fast_words), threads=1) as running:
+    with TrackRecognizer(model, Options(language="en", fast_words=fast_words), threads=1) as running:
         running.send(sound)
         running.result()
     engine = ctranslate.CTranslate2Engine(Load(folder, gpu=False, threads=1, aligner=None))
@@ -276,7 +277,7 @@ def test_far_words_are_heard_in_halves(weights, evaluation, recording, seconds, 
 
 def _words(weights, *tracks):
     model = ModelFile("tiny", weights, "", "ctranslate2")
-    with TrackRecognizer(model, TranscribeOptions("en"), threads=2) as running:
+    with TrackRecognizer(model, Options(language="en"), threads=2) as running:
         for samples in tracks:
             running.send(samples, _all_speech(samples))
         return [running.result().words for _ in tracks]

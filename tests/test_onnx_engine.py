@@ -21,8 +21,9 @@ import onnxasr
 from onnxasr import HIGH, LOW
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import WitnessError
+from witness.options import Options
 from witness.recognition.engine_worker import DecodeOptions
-from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer
 from witness.schema import ModelFile
 
 MODULE = "witness.recognition.onnx_engine"
@@ -177,10 +178,10 @@ def test_canary_is_told_the_language_and_translates(loaded, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "wish", "said"),
     [
-        ("tdt", TranscribeOptions(translate=True), "cannot translate; --whisper"),
-        ("tdt", TranscribeOptions(prompt="Anna"), "takes neither a prompt nor a vocabulary; --whisper"),
-        ("aed", TranscribeOptions("fr"), "does not know the language 'fr'"),
-        ("aed", TranscribeOptions(), "cannot tell the language; fix: say which one it is (--language)"),
+        ("tdt", Options(translate=True), "cannot translate; --whisper"),
+        ("tdt", Options(prompt="Anna"), "takes neither a prompt nor a vocabulary; --whisper"),
+        ("aed", Options(language="fr"), "does not know the language 'fr'"),
+        ("aed", Options(), "cannot tell the language; fix: say which one it is (--language)"),
     ],
 )
 def test_what_these_models_cannot_do_is_said(tmp_path, kind, wish, said):

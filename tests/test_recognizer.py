@@ -24,6 +24,7 @@ from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
 from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
+from witness.options import Options
 from witness.progress import AboutMachine, Reporter, no_progress
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
@@ -38,7 +39,6 @@ from witness.recognition.language_tracking import (
 )
 from witness.recognition.recognizer import (
     TrackRecognizer,
-    TranscribeOptions,
     context,
     fit,
     without_control_tokens,
@@ -84,7 +84,7 @@ def endless(folder):
 
 def started(path, *, language=None, threads=1, progress=no_progress):
     model = ModelFile("synthetic", str(path), "", "whisper.cpp")
-    return TrackRecognizer(model, TranscribeOptions(language), threads=threads, reporter=Reporter(progress))
+    return TrackRecognizer(model, Options(language=language), threads=threads, reporter=Reporter(progress))
 
 
 def recognize(path, *tracks, **options):
@@ -983,7 +983,7 @@ def said(text, logprob=-0.2, *, ended=True):
     return ChunkResult([EngineToken(text, 0, 100)], "en", ended, logprob)
 
 
-def believed(first, *tries):
+def believed(first, *tries, repeats=False):
     """Of one piece that was heard as `first`, then as `tries` and as the last of them ever after.
 
     The texts, the notes, and how many pieces as long were heard again.
@@ -994,7 +994,8 @@ def believed(first, *tries):
         asked.extend(len(piece) for piece in some)
         return [(piece, left.pop(0) if len(left) > 1 else left[0]) for piece in some]
 
-    ((found, notes),) = check_texts([(WHOLE, first)], again, LOUD, lambda *_: Coverage(0.0, 0.0, 0.0))
+    covers = Coverage(0.0, 0.0, 0.0)
+    ((found, notes),) = check_texts([(WHOLE, first)], again, LOUD, lambda *_: covers, lambda _: repeats)
     heard = ["".join(token.text for token in one.tokens) for _, one in found]
     return heard, [note.text for note in notes], sum(asked) / len(WHOLE)
 
@@ -1022,6 +1023,13 @@ def test_a_loop_is_heard_again():
     again = "heard again, because the first text repeats itself"
     assert believed(said(LOOP), said("No.")) == (["No."], [again], 1)
     assert believed(said(LOOP), said(LOOP), said("No."), said("Yes.")) == (["No.", "Yes."], [again], 2)
+
+
+def test_a_text_that_a_second_try_would_repeat_goes_straight_to_halves():
+    again = "heard again, because the first text repeats itself"
+    halves = believed(said(LOOP), said("No."), said("Yes."), repeats=True)
+    assert halves == (["No.", "Yes."], [again], 1)
+    assert believed(said("Thank you.", -1.2), said("Bank."), repeats=True) == (["Thank you."], [KEPT], 0)
 
 
 def test_of_two_improbable_texts_the_better_one_is_kept_and_said_to_be_so():
@@ -1147,12 +1155,12 @@ def test_what_is_taken_out_is_told(folder):
     told = "control characters and control tokens such as <|endoftext|> were taken out of the "
     model = ModelFile("synthetic", str(ggml.write(folder / "terms.bin")), "", "whisper.cpp")
     for wish, what in (
-        (TranscribeOptions(prompt="Good\x1b[31m morning."), ["prompt"]),
+        (Options(prompt="Good\x1b[31m morning."), ["prompt"]),
         (
-            TranscribeOptions(prompt="<|endoftext|>", vocabulary=("Anna", "Lena\x07")),
+            Options(prompt="<|endoftext|>", vocabulary=("Anna", "Lena\x07")),
             ["prompt", "vocabulary"],
         ),
-        (TranscribeOptions(prompt=" Good\n\nmorning.\t", vocabulary=("Anna  K2",)), []),
+        (Options(prompt=" Good\n\nmorning.\t", vocabulary=("Anna  K2",)), []),
     ):
         with TrackRecognizer(model, wish, threads=1) as running:
             running.send(ggml.tones(L))
@@ -1175,7 +1183,7 @@ def test_terms_that_are_left_out_are_counted(folder):
     path = ggml.write(folder / "terms.bin")
     terms = ("one one one",) * 100
     model = ModelFile("synthetic", str(path), "", "whisper.cpp")
-    with TrackRecognizer(model, TranscribeOptions(vocabulary=terms), threads=1) as running:
+    with TrackRecognizer(model, Options(vocabulary=terms), threads=1) as running:
         running.send(ggml.tones(L))
         (warning,) = running.result().warnings
     assert "26 of 100 terms were left out" in warning

@@ -20,10 +20,10 @@ from test_doctor import machine, one
 from witness.child import Child, RefusedError
 from witness.doctor import checks
 from witness.models import engines
-from witness.options import Recognizer
+from witness.options import Options, Recognizer
 from witness.recognition import gpus
 from witness.recognition.engine_worker import DecodeOptions
-from witness.recognition.recognizer import TrackRecognizer, TranscribeOptions
+from witness.recognition.recognizer import TrackRecognizer
 from witness.schema import ModelFile
 
 LOW, HIGH = 300.0, 3000.0
@@ -147,7 +147,7 @@ def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, thread
 @needs_it
 def test_without_a_gpu_the_cpu_does_it_and_a_warning_says_so(model, monkeypatch):
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "")
-    with TrackRecognizer(model(), TranscribeOptions("en"), threads=1) as hearing:
+    with TrackRecognizer(model(), Options(language="en"), threads=1) as hearing:
         hearing.send(SOUND)
         found = hearing.result()
     assert [word.text for word in found.words] == WORDS

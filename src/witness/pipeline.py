@@ -395,9 +395,8 @@ class _Run:
         return True
 
     def _recognizer(self, whisper: ModelFile) -> recognition.TrackRecognizer:
-        options = recognition.TranscribeOptions.from_options(self.options)
         recognizer = recognition.TrackRecognizer(
-            whisper, options, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
+            whisper, self.options, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
         )
         recognizer.listen(self.so_far.update)
         return recognizer

@@ -17,14 +17,14 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from math import inf
 from types import TracebackType
 
 from witness.errors import TranscriptionError, UsageError
-from witness.languages import MULTI, parse
+from witness.languages import MULTI
 from witness.models import own
 from witness.options import Options
 from witness.progress import SILENT, Reporter
@@ -69,41 +69,10 @@ def no_listener(track: int, recognition: Recognition, until: float) -> None:
     """Ignore the words until all are there."""
 
 
-@dataclass(frozen=True)
-class TranscribeOptions:
-    """Options of the recognizer."""
-
-    language: str | None = None
-    """A code, or several possible ones with commas; None: any; MULTI for pieces of ten seconds, each in its
-    own language."""
-    translate: bool = False
-    """Into English."""
-    fast_words: bool = False
-    """As `Options.fast_words`."""
-    prompt: str = ""
-    """Text that could have been said before: names, terms, spelling."""
-    vocabulary: tuple[str, ...] = ()
-    """Names and terms, the important ones first: there is room for a hundred or less."""
-    start: float = 0.0
-    """Second of the recording at which the tracks begin, for messages; words count from there."""
-
-    @staticmethod
-    def from_options(options: Options) -> TranscribeOptions:
-        """Select the recognizer's options."""
-        return TranscribeOptions(
-            options.language,
-            options.translate,
-            options.fast_words,
-            options.prompt,
-            tuple(options.vocabulary),
-            options.start,
-        )
-
-
 class TrackRecognizer:
     """An engine in a child process, for one recording: a context manager that ends the child when left.
 
-        with TrackRecognizer(model, TranscribeOptions(), threads=4) as recognizer:
+        with TrackRecognizer(model, Options(), threads=4) as recognizer:
             recognizer.send(samples)
             recognition = recognizer.result()
 
@@ -114,7 +83,7 @@ class TrackRecognizer:
     def __init__(
         self,
         model: ModelFile,
-        options: TranscribeOptions = TranscribeOptions(),
+        options: Options = Options(),
         *,
         threads: int,
         gpu: bool = True,
@@ -123,14 +92,12 @@ class TrackRecognizer:
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
+        `options.start`: second of the recording at which the tracks begin; words count from there.
         `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use a GPU if the
         engine can; if that fails, early or late, the CPU continues, and a warning of the recognition says so.
         `reporter.progress` is called from another thread with ("transcription", seconds done, seconds sent),
-        counting all tracks. Texts in `journal` are not recognized again, and new ones are added. Raises
-        UsageError if there is no such language.
+        counting all tracks. Texts in `journal` are not recognized again, and new ones are added.
         """
-        if options.language is not None:
-            options = replace(options, language=parse(options.language))
         self._options = options
         self._name = model.name
         self._threads = threads
