@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -15,8 +14,6 @@ import harness
 from witness.bench import lines, measurement, words, words_report
 from witness.bench.lines import Row, Said
 from witness.bench.words import COST, CPWER, WER, Counts, Lost, WordScore
-from witness.schema import Word
-from witness.transcript import store
 
 RECORDINGS = (".flac", ".wav")
 
@@ -32,32 +29,6 @@ def material(folder: Path) -> Iterator[tuple[Path, Path]]:
     if not found:
         sys.exit(f"{folder}: has no NAME.stm beside a NAME.flac or NAME.wav")
     yield from found
-
-
-def of_transcripts(doc: str | None) -> argparse.Namespace:
-    """The options of a script about the words that are wrong in transcripts."""
-    parser = harness.options(doc)
-    parser.add_argument("transcripts", type=Path)
-    parser.add_argument("references", type=Path)
-    parser.add_argument("--language", default="en")
-    return parser.parse_args()
-
-
-def mistaken(
-    transcripts: Path, references: Path, language: str
-) -> Iterator[tuple[Sequence[Word], set[str], list[tuple[int, str, str]]]]:
-    """Of each NAME.json with a NAME.stm: its words, how they are spelled where they are compared, and those
-    that stand for one other word: number, what is written, what was said."""
-    for path in sorted(transcripts.glob("*.json")):
-        reference = references / f"{path.stem}.stm"
-        if not reference.is_file():
-            continue
-        found = store.read(path).words
-        rows = tuple(Row(word.start, word.end, str(n), word.text) for n, word in enumerate(found))
-        told, ours = (words.tokens(text, language) for text in (only(reference), Said(rows)))
-        pairs = [(true, one) for true, one in words.align(told, ours) if true and one]
-        wrong = [(int(str(one.speaker)), one.text, true.text) for true, one in pairs if true.text != one.text]
-        yield found, {word.text for word in ours}, wrong
 
 
 # --- words.py real ---

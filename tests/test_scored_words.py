@@ -7,7 +7,7 @@ import json
 import pytest
 
 from conftest import in_process
-from witness.bench import lines, words, words_report
+from witness.bench import lines, scoring, words, words_report
 from witness.bench.lines import Row, Said
 from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, Counts
 from witness.errors import InputError, WitnessError
@@ -113,14 +113,14 @@ def test_numbers_are_spelled_out_in_the_language_of_the_transcript():
 
 
 def test_a_recording_that_is_missing_counts_as_all_missed():
-    pairs = lines.pair({"a": TRUTH, "b": TRUTH}, {"a": TRUTH, "c": TRUTH})
+    pairs = scoring.pair({"a": TRUTH, "b": TRUTH}, {"a": TRUTH, "c": TRUTH}, lines.Said(()))
     scores = words.score(pairs)
     assert [score.uri for score in scores] == ["a", "b"]
     assert scores[1].counts[WER] == scores[1].counts[CPWER] == Counts(0, 8, 0, 8)
     wer = words.pool(scores)[0]
     assert (wer.rate, wer.deletions, wer.interval) == (50, 50, (0, 100))
     with pytest.raises(InputError, match="no recording in common"):
-        lines.pair({"a": TRUTH, "b": TRUTH}, {"c": TRUTH})
+        scoring.pair({"a": TRUTH, "b": TRUTH}, {"c": TRUTH}, lines.Said(()))
 
 
 def test_a_difference_is_of_the_same_files():

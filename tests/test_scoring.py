@@ -23,7 +23,7 @@ def vbx():
     folder = SHARED / "data" / "voxconverse"
     if not folder.is_dir():
         pytest.skip("VoxConverse's labels are not here (shared/data/voxconverse)")
-    pairs = scoring.pair(scoring.read(folder / "test"), scoring.read(folder / "hypotheses" / "vbx.rttm"))
+    pairs = scoring.pair(scoring.read(folder / "test"), scoring.read(folder / "hypotheses" / "vbx.rttm"), [])
     return pairs, scoring.score(pairs, as_pyannote=True)
 
 
@@ -124,11 +124,11 @@ def test_paired_difference_is_narrower_than_either():
 
 
 def test_a_recording_that_is_missing_counts_as_all_missed():
-    pairs = scoring.pair({"a": [Turn(0, 1, "A")], "b": [Turn(0, 1, "A")]}, {"a": [Turn(0, 1, "x")]})
+    pairs = scoring.pair({"a": [Turn(0, 1, "A")], "b": [Turn(0, 1, "A")]}, {"a": [Turn(0, 1, "x")]}, [])
     assert pairs["b"][1] == []
-    with pytest.raises(InputError, match="no uri in common"):
-        scoring.pair({"a": [], "b": []}, {"c": [], "d": []})
-    assert set(scoring.pair({"a": []}, {"other": []})) == {"a"}
+    with pytest.raises(InputError, match="no recording in common"):
+        scoring.pair({"a": [], "b": []}, {"c": [], "d": []}, [])
+    assert set(scoring.pair({"a": []}, {"other": []}, [])) == {"a"}
 
 
 def test_a_reference_without_speech():

@@ -1,1 +1,1 @@
-"""How accurate, how fast: what `witness score` and `witness bench` measure."""
+"""Scores and benchmarks of accuracy and speed, for `witness score` and `witness bench`."""

@@ -6,7 +6,7 @@ stop (at any byte: a recording counts as done when its record holds the sha256 o
     OUT/run.json          settings, hardware, versions, models; they must be the same when the run continues
     OUT/rttm/NAME.rttm    the hypothesis
     OUT/files/NAME.json   the cost of the recording
-    OUT/report.html, report.md, report.json and a picture
+    OUT/report.html, report.json and a picture
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HOPELESS = {error.exit_code for error in (UsageError, ModelError, DeviceError)}
 
 
 def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
-    """Run what is not done yet, score everything, write the report. The reporter gets a note per recording.
+    """Run the remaining recordings, score all, write the report. The reporter gets a note per recording.
 
     Raises:
         UsageError: `plan.out` was begun with other settings or another program.
@@ -59,21 +59,21 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
     whole, past = sum(case.length for case in plan.cases), 0.0
     outcome = AccuracyOutcome(begun, [], [])
     reporter.progress("recordings", 0, whole)
-    for place, case in enumerate(plan.cases, start=1):
+    for number_done, case in enumerate(plan.cases, start=1):
         record = kept.get(case.name) or _run_case(case, plan.out, options, plan.runtime, begun.models)
         pair = list(case.reference), run_folder.hypothesis(plan.out, record)
         (score,) = scoring.score({case.name: pair}, plan.uem, as_pyannote=plan.as_pyannote)
         outcome.records.append(record)
         outcome.scores.append(score)
         if case.name not in kept:
-            reporter.note(f"{place} of {len(plan.cases)}  {_line(record, score)}")
+            reporter.note(f"{number_done} of {len(plan.cases)}  {_line(record, score)}")
         past += case.length
         reporter.progress("recordings", past, whole)
     _write_report(plan.out, outcome)
     if failed := [record.name for record in outcome.failed]:
         raise PartlyFailedError(
             f"{len(failed)} of {len(plan.cases)} recordings failed ({', '.join(failed[:5])}) and count as "
-            f"missed; {plan.out}/report.md says why, and the same command tries them again"
+            f"missed; {plan.out}/report.html says why, and the same command tries them again"
         )
     return outcome.scores
 
@@ -84,7 +84,7 @@ def score_other(plan: AccuracyPlan, hypotheses: Path) -> list[FileScore]:
     A recording that it lacks counts as all missed. Raises InputError.
     """
     theirs = scoring.read(hypotheses)
-    pairs = scoring.pair({case.name: list(case.reference) for case in plan.cases}, theirs)
+    pairs = scoring.pair({case.name: list(case.reference) for case in plan.cases}, theirs, [])
     return scoring.score(pairs, plan.uem, as_pyannote=plan.as_pyannote)
 
 

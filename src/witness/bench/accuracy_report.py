@@ -1,9 +1,9 @@
-"""Reports of a finished benchmark: report.html, report.md, report.json and a picture."""
+"""Reports of a finished benchmark: report.html, report.json and a picture."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from witness.bench import score_report
@@ -57,7 +57,6 @@ def files(outcome: AccuracyOutcome) -> dict[str, str]:
     """Return name -> content of every file of the report."""
     return {
         "report.html": to_html(outcome),
-        "report.md": to_markdown(outcome),
         "report.json": to_json(outcome),
         "der_by_duration.svg": der_by_duration(outcome),
     }
@@ -91,34 +90,6 @@ def to_html(outcome: AccuracyOutcome) -> str:
         parts.append(html.Table("Failures", rows, (0, 1)))
     lead = [_method(outcome), *_results(outcome)]
     return html.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
-
-
-def to_markdown(outcome: AccuracyOutcome) -> str:
-    """Render the same as Markdown, with a link to the picture."""
-    return "\n\n".join(_markdown_parts(outcome)) + "\n"
-
-
-def _markdown_parts(outcome: AccuracyOutcome) -> Iterator[str]:
-    yield f"# Speaker diarization: {outcome.material}"
-    yield _escaped(_method(outcome))
-    yield from (f"**{_escaped(notice)}**" for notice in _notices(outcome))
-    yield _markdown_table(
-        [
-            ["convention", "DER", "95 %", "false alarm", "missed", "confusion", "meaning"],
-            *([name, f"**{der}**", *rest] for name, der, *rest in score_report.pooled_rows(outcome.scores)),
-        ]
-    )
-    yield from _results(outcome)
-    yield "![DER by duration](der_by_duration.svg)"
-    yield "## Machine, versions and settings"
-    yield _markdown_table(_fact_rows(outcome.manifest))
-    yield "## Recordings"
-    yield _markdown_table(_recording_rows(outcome))
-    if outcome.failed:
-        yield "## Failures"
-        yield "\n".join(
-            f"- {_escaped(record.name)}: {_escaped(str(record.error))}" for record in outcome.failed
-        )
 
 
 def _method(outcome: AccuracyOutcome) -> str:
@@ -182,17 +153,6 @@ def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
 
 def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
-
-
-def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Render rows, of which the first is the head."""
-    head, *body = ([_escaped(cell) for cell in row] for row in rows)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
-
-
-def _escaped(text: str) -> str:
-    """Put a text in one line, without characters that would begin a tag or another cell."""
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
 def der_by_duration(outcome: AccuracyOutcome) -> str:

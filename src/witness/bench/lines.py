@@ -1,4 +1,4 @@
-"""Who said what, read from files: STM, CTM, SegLST, and Witness's own JSON."""
+"""Readers of words with their speakers: STM, CTM, SegLST, and Witness's own JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from witness.formats.registry import Format
 from witness.storage import files
 
 REFERENCES = (".stm", ".ctm", ".json")
-"""Endings of what a folder of references holds; files of the first one that occurs are read."""
+"""Endings of the files in a folder of references; files of the first one that occurs are read."""
 HYPOTHESES = (".json", ".stm", ".ctm")
 """The same for a folder of hypotheses: a transcript may lie beside its reference."""
 
 SEGLST = f".{Format.SEGLST.ending}"
 
 LABEL = re.compile(r"<[^<>\s]*>")  # of an STM line: <o,f0,male>
-MARKS = re.compile(r"\[[^\[\]]*\]|<[^<>]*>")  # what is no word: [laughter], <unk>
+MARKS = re.compile(r"\[[^\[\]]*\]|<[^<>]*>")  # not words: [laughter], <unk>
 IGNORED = "ignore_time_segment_in_scoring"
 
 
@@ -41,20 +41,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Said:
-    """What was said in one recording, or what somebody made of it."""
+    """Words of one recording, of a reference or a transcript."""
 
     lines: tuple[Row, ...]
     """In order of their starts."""
     language: str | None = None
     """ISO 639-1 code; None: the format does not say."""
     unsupported: tuple[Row, ...] = ()
-    """Of a transcript of Witness: words where nobody was heard speaking, which its text leaves out."""
+    """Of a transcript of Witness: words without a speaker's voice, which its text leaves out."""
     inaudible: float = 0.0
     """Of a transcript of Witness: seconds of speech without words."""
 
 
 def read(path: Path, endings: Sequence[str] = HYPOTHESES) -> dict[str, Said]:
-    """What was said, by recording: of a file, or of the files below a folder.
+    """Read the words of a file, or of the files below a folder, by recording.
 
     A folder is searched for files of the first of `endings` that occurs; a transcript there counts, and not
     the SegLST of it beside it. A file with one recording is called by its own name, and the recordings of
@@ -62,16 +62,16 @@ def read(path: Path, endings: Sequence[str] = HYPOTHESES) -> dict[str, Said]:
     Raises InputError.
     """
     if not path.is_dir():
-        return _file(path)
-    paths = next((found for end in endings if (found := sorted(path.rglob(f"*{end}")))), [])
+        return _read_file(path)
+    paths = next((matches for end in endings if (matches := sorted(path.rglob(f"*{end}")))), [])
     by_uri: dict[str, Said] = {}
     for file in paths:
         whole = file.with_name(file.name.removesuffix(SEGLST) + ".json")
         if file.name.endswith(SEGLST) and whole in paths:
             continue
-        if file.suffix == ".json" and _other(_json(file)):
+        if file.suffix == ".json" and _is_other_json(_json(file)):
             continue
-        for uri, said in _file(file).items():
+        for uri, said in _read_file(file).items():
             if uri in by_uri:
                 raise InputError(f"{file}: {uri} is in another file, too; give each recording once")
             by_uri[uri] = said
@@ -80,25 +80,8 @@ def read(path: Path, endings: Sequence[str] = HYPOTHESES) -> dict[str, Said]:
     return by_uri
 
 
-def pair(reference: Mapping[str, Said], hypothesis: Mapping[str, Said]) -> dict[str, tuple[Said, Said]]:
-    """The recordings of the reference, each with what the hypothesis has for it.
-
-    Two single recordings belong together whatever they are called; a recording that the hypothesis lacks is
-    all missed. Raises InputError if they have no recording in common.
-    """
-    if len(reference) == len(hypothesis) == 1:
-        ((uri, said),) = reference.items()
-        return {uri: (said, next(iter(hypothesis.values())))}
-    if not set(reference) & set(hypothesis):
-        raise InputError(
-            f"reference ({', '.join(sorted(reference)[:3])}, ...) and hypothesis "
-            f"({', '.join(sorted(hypothesis)[:3])}, ...) have no recording in common; name the files alike"
-        )
-    return {uri: (said, hypothesis.get(uri, Said(()))) for uri, said in sorted(reference.items())}
-
-
 def transcript(document: Mapping[str, Any]) -> Said:
-    """The words of a transcript (`"schema": "witness/1"`) as its text has them.
+    """Take the words of a transcript (`"schema": "witness/1"`) as its text has them.
 
     Raises ValueError if no recognizer listened, KeyError or TypeError if it is not a transcript.
     """
@@ -109,14 +92,14 @@ def transcript(document: Mapping[str, Any]) -> Said:
         _ordered(line for line, supported in lines if supported),
         document["language"],
         _ordered(line for line, supported in lines if not supported),
-        sum(one["end"] - one["start"] for one in document["utterances"] if one["text"] is None),
+        sum(part["end"] - part["start"] for part in document["utterances"] if part["text"] is None),
     )
 
 
 # --- formats ---
 
 
-def _file(path: Path) -> dict[str, Said]:
+def _read_file(path: Path) -> dict[str, Said]:
     readers: dict[str, Callable[[Path], dict[str, Said]]] = {".stm": _stm, ".ctm": _ctm, ".json": _document}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path}: not .stm, .ctm or .json; words are read from these formats")
@@ -129,7 +112,7 @@ def _file(path: Path) -> dict[str, Said]:
 
 
 def _stm(path: Path) -> dict[str, Said]:
-    """Recording, channel, speaker, start, end, perhaps a label, words."""
+    """Read lines of recording, channel, speaker, start, end, perhaps a label, words."""
     by_uri: dict[str, list[Row]] = {}
     for number, line, fields in _rows(path):
         try:
@@ -149,7 +132,7 @@ def _stm(path: Path) -> dict[str, Said]:
 
 
 def _ctm(path: Path) -> dict[str, Said]:
-    """Recording, channel, start, duration, word, perhaps a confidence."""
+    """Read lines of recording, channel, start, duration, word, perhaps a confidence."""
     by_uri: dict[str, list[Row]] = {}
     for number, line, fields in _rows(path):
         try:
@@ -162,9 +145,9 @@ def _ctm(path: Path) -> dict[str, Said]:
 
 
 def _document(path: Path) -> dict[str, Said]:
-    """A transcript of Witness, or SegLST: a list of objects with session_id, speaker, times and words."""
+    """Read a transcript of Witness, or SegLST: objects with session_id, speaker, times and words."""
     document = _json(path)
-    if _other(document):
+    if _is_other_json(document):
         raise InputError(f"{path}: neither a transcript of Witness nor SegLST; give a file of -f json")
     try:
         if isinstance(document, dict):
@@ -197,15 +180,15 @@ def _ordered(lines: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(lines, key=lambda line: line.start))
 
 
-def _other(document: Any) -> bool:
-    """Whether it is JSON of another kind; batches and pages write some, too."""
+def _is_other_json(document: Any) -> bool:
+    """Tell whether it is other JSON; batches and pages write some, too."""
     return not isinstance(document, list) and (
         not isinstance(document, dict) or document.get("schema") != SCHEMA
     )
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """The number, the text and the fields of each line that is not empty and not a comment."""
+    """Yield the number, the text and the fields of each line that is not empty and not a comment."""
     for number, line in enumerate(contents(path).splitlines(), start=1):
         fields = line.split()
         if fields and not fields[0].startswith(";;"):
@@ -220,7 +203,7 @@ def _json(path: Path) -> Any:
 
 
 def contents(path: Path, give: str = "an STM, CTM or JSON file, or a folder of them") -> str:
-    """What is written in a file. Raises InputError, which says what to `give` instead."""
+    """Read the text of a file. Raises InputError, which names the files to `give` instead."""
     try:
         content = fifo.read(path, files.LARGEST) if path.is_fifo() else files.read(path)
         return "\n".join(content.decode("utf-8-sig").splitlines())  # some editors begin a file with a mark

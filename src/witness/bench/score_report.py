@@ -1,4 +1,4 @@
-"""Scores -> text, JSON, CSV, HTML. The conventions are named in every one of them."""
+"""Reports of the scores of turns in text, JSON, CSV and HTML. Each names the conventions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from witness.formats import html
 from witness.text import number, table
 
 OURS = "#c8102e"
-"""The color of what Witness did."""
+"""Color of the results of Witness."""
 
 POOLED_HEADS = ["DER, % of the speech", "", "95 %", "FA", "miss", "conf", "meaning"]
 POOLED_LEFT = (0, 6)
@@ -27,10 +27,7 @@ SCORE_HEADS = [*(convention.name for convention in CONVENTIONS), "JER", "speaker
 def to_text(
     scores: Sequence[FileScore], others: Sequence[FileScore] | None = None, name: str = "--against"
 ) -> str:
-    """A table of the pooled figures, the differences from `others`, and a table of several recordings.
-
-    `name` is what stands for the others.
-    """
+    """Render tables of the pooled figures, the differences from `others` (called `name`), and recordings."""
     parts = [table([POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT) + "\n" + "\n".join(beside_der(scores))]
     if others is not None:
         parts.append(table(_difference_rows(scores, others, name)))
@@ -40,7 +37,7 @@ def to_text(
 
 
 def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """A page with the same tables, and a picture of DER by the speech in each recording."""
+    """Render a page with the same tables, and a picture of DER by the speech in each recording."""
     parts: list[html.Table | str] = [pooled_table(scores)]
     if others is not None:
         parts.append(html.Table("Against the other hypothesis", _difference_rows(scores, others)))
@@ -54,7 +51,7 @@ def to_html(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
 
 
 def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """One document; rates in percent, rounded to hundredths."""
+    """Serialize one document; rates in percent, rounded to hundredths."""
     document = {
         "schema": "witness-score/1",
         "own_overlap": "merged" if scores[0].merged else "as pyannote.metrics",
@@ -98,7 +95,7 @@ def to_json(scores: Sequence[FileScore], others: Sequence[FileScore] | None = No
 
 
 def to_csv(scores: Sequence[FileScore], others: Sequence[FileScore] | None = None) -> str:
-    """A row per recording: the seconds of each part under each convention."""
+    """Write a row per recording: the seconds of each part under each convention."""
     del others  # a difference is one of all files, and has no row
     out = io.StringIO(newline="")
     rows = csv.writer(out)
@@ -113,16 +110,16 @@ def to_csv(scores: Sequence[FileScore], others: Sequence[FileScore] | None = Non
     return out.getvalue()
 
 
-# --- what the report of a benchmark shows, too ---
+# --- tables for the report of a benchmark, too ---
 
 
 def rate(value: float | None) -> str:
-    """Percent to two digits; "-" without reference speech."""
+    """Format percent with two digits; "-" without reference speech."""
     return number(None if value is None or math.isnan(value) else value, ".2f")
 
 
 def pooled_rows(scores: Sequence[FileScore]) -> list[list[str]]:
-    """A row per convention, to go under POOLED_HEADS."""
+    """Make a row per convention, below POOLED_HEADS."""
     rows = []
     for convention, pooled in zip(CONVENTIONS, scoring.pool(scores), strict=True):
         interval = " to ".join(map(rate, pooled.interval))
@@ -132,12 +129,11 @@ def pooled_rows(scores: Sequence[FileScore]) -> list[list[str]]:
 
 
 def pooled_table(scores: Sequence[FileScore]) -> html.Table:
-    """The same for a page."""
     return html.Table("All recordings", [POOLED_HEADS, *pooled_rows(scores)], POOLED_LEFT)
 
 
 def beside_der(scores: Sequence[FileScore]) -> list[str]:
-    """A line each: JER, how well the number of speakers was found, and what counts once."""
+    """Make the lines of JER, the numbers of speakers, and the counting of overlaps."""
     counts = scoring.speaker_counts(scores)
     how = "once, as in md-eval and dscore" if scores[0].merged else "twice, as in pyannote.metrics"
     return [
@@ -149,7 +145,7 @@ def beside_der(scores: Sequence[FileScore]) -> list[str]:
 
 
 def score_cells(score: FileScore) -> list[str]:
-    """The figures of one recording, to go under SCORE_HEADS."""
+    """Format the figures of one recording, below SCORE_HEADS."""
     return [
         *(rate(score.der(convention.name)) for convention in CONVENTIONS),
         rate(score.jer),
@@ -159,7 +155,7 @@ def score_cells(score: FileScore) -> list[str]:
 
 
 def der_picture(title: str, across: str, points: Iterable[tuple[str, float, float | None]]) -> str:
-    """An SVG of DER by length, with a mark per recording that has a DER.
+    """Draw an SVG of DER by length, with a mark per recording that has a DER.
 
     `points`: name, seconds, and DER in percent. `across`: label of the horizontal axis, which is in minutes.
     """

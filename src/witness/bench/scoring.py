@@ -1,11 +1,11 @@
-"""Turns against reference turns: DER under every named convention, JER, speaker counts, intervals.
+"""Scores of turns: DER under every named convention, JER, speaker counts, intervals.
 
 pyannote.metrics computes; here its numbers get names. "Collar 0.25" means two things in the field: 0.25 s in
 all (pyannote.metrics: ±0.125 s around each reference boundary) and 0.25 s on each side (md-eval, dscore,
 VoxSRC). They can differ by two points (docs/decisions/2026-11-22-constants.md), so no figure goes without a
 name.
 
-Turns of one speaker that overlap are one, as in md-eval, dscore and spyder: nobody says two things at a time.
+Turns of one speaker that overlap are merged, as in md-eval, dscore and spyder.
 pyannote.metrics by itself counts such speech twice.
 """
 
@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from witness.schema import LONGEST, Float64, Turn
 
 @dataclass(frozen=True)
 class Convention:
-    """A named way to compute DER: what is left out of scoring."""
+    """Named parts of the time that DER leaves out."""
 
     name: str
     collar: float
@@ -73,7 +73,7 @@ class FileScore:
     reference_speakers: int
     hypothesis_speakers: int
     merged: bool = True
-    """Whether turns of one speaker that overlap were one."""
+    """True if overlapping turns of one speaker were merged."""
 
     def der(self, convention: str) -> float | None:
         """Percent; None without reference speech."""
@@ -102,7 +102,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher one DER is than another of the same files, under one convention."""
+    """Difference of two DERs of the same files, under one convention."""
 
     convention: str
     points: float
@@ -113,18 +113,18 @@ class Difference:
 
 @dataclass(frozen=True)
 class SpeakerCounts:
-    """How well the number of speakers was found."""
+    """Comparison of the numbers of speakers."""
 
     exact: int
-    """Files in which it is right."""
+    """Number of files with the right number."""
     within_one: int
-    """Files in which it is off by one at most."""
+    """Number of files whose number is off by one at most."""
     bias: float
     """Speakers per file, hypothesis minus reference; below zero: too few are found."""
 
 
 def read(path: Path) -> dict[str, list[Turn]]:
-    """The turns of an RTTM file, or of every .rttm below a folder, by uri. Raises InputError."""
+    """Read the turns of an RTTM file, or of every .rttm below a folder, by uri. Raises InputError."""
     files = sorted(path.rglob("*.rttm")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: no .rttm file in this folder")
@@ -138,15 +138,15 @@ def read(path: Path) -> dict[str, list[Turn]]:
 
 
 def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
-    """The parts (start, end) of each recording to be scored, in seconds, by uri. Raises InputError.
+    """Read the parts (start, end) of each recording to be scored, in seconds, by uri. Raises InputError.
 
     Each line of a UEM file is one part: uri, channel, start and end. Of a folder, all .uem files are read.
     """
     parts: dict[str, list[tuple[float, float]]] = {}
     if path.is_dir():
         for file in sorted(path.rglob("*.uem")):
-            for uri, found in read_uem(file).items():
-                parts.setdefault(uri, []).extend(found)
+            for uri, spans in read_uem(file).items():
+                parts.setdefault(uri, []).extend(spans)
         if not parts:
             raise InputError(f"{path}: holds no .uem file with a line in it")
         return parts
@@ -164,26 +164,29 @@ def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
     return parts
 
 
-def pair(
-    reference: Mapping[str, list[Turn]], hypothesis: Mapping[str, list[Turn]]
-) -> dict[str, tuple[list[Turn], list[Turn]]]:
-    """Reference and hypothesis turns of each uri of the reference.
+Recording = TypeVar("Recording")
 
-    If there is one uri on each side, the two belong together, whatever they are called. A recording that the
-    hypothesis lacks has no turns there, and counts as missed; so do all if it is empty. Raises InputError if
-    there is no reference, or nothing in it that the hypothesis has, too.
+
+def pair(
+    reference: Mapping[str, Recording], hypothesis: Mapping[str, Recording], empty: Recording
+) -> dict[str, tuple[Recording, Recording]]:
+    """Pair each recording of the reference with that of the hypothesis, by name.
+
+    Two single recordings belong together, whatever their names. A recording that the hypothesis lacks is
+    `empty` there, and counts as missed; so are all if it has none. Raises InputError if the reference has no
+    recording, or none in common with the hypothesis.
     """
     if not reference:
         raise InputError("the reference holds no SPEAKER line; check that it is RTTM")
     if len(reference) == len(hypothesis) == 1:
-        ((uri, turns), (theirs,)) = next(iter(reference.items())), hypothesis.values()
-        return {uri: (turns, theirs)}
+        ((uri, truth), (guess,)) = next(iter(reference.items())), hypothesis.values()
+        return {uri: (truth, guess)}
     if hypothesis and not set(reference) & set(hypothesis):
         raise InputError(
             f"reference ({', '.join(sorted(reference)[:3])}, ...) and hypothesis "
-            f"({', '.join(sorted(hypothesis)[:3])}, ...) have no uri in common"
+            f"({', '.join(sorted(hypothesis)[:3])}, ...) have no recording in common; name the files alike"
         )
-    return {uri: (turns, hypothesis.get(uri, [])) for uri, turns in sorted(reference.items())}
+    return {uri: (truth, hypothesis.get(uri, empty)) for uri, truth in sorted(reference.items())}
 
 
 def score(
@@ -193,7 +196,7 @@ def score(
     as_pyannote: bool = False,
     reporter: Reporter = SILENT,
 ) -> list[FileScore]:
-    """Every recording under every convention.
+    """Score every recording under every convention.
 
     Without `uem` a recording is scored from its first to its last turn, in reference or hypothesis. With
     `as_pyannote`, what overlapping turns of one speaker share counts twice. Raises WitnessError if
@@ -209,7 +212,7 @@ def score(
         truth, guess = (_annotation(core, turns) for turns in sides)
         seconds = {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is no UEM: the docstring says what is done then
+            warnings.simplefilter("ignore")  # of the missing UEM: the docstring explains it
             for convention in CONVENTIONS:
                 rate = metrics.DiarizationErrorRate(
                     collar=convention.collar, skip_overlap=convention.skip_overlap
@@ -232,7 +235,7 @@ def score(
 
 
 def merged(turns: Iterable[Turn]) -> list[Turn]:
-    """The same turns, sorted; those of one speaker that overlap are one."""
+    """Sort turns, and merge those of one speaker that overlap."""
     last: dict[str, Turn] = {}
     done = []
     for turn in sorted(turns):
@@ -246,7 +249,7 @@ def merged(turns: Iterable[Turn]) -> list[Turn]:
 
 
 def pool(scores: Sequence[FileScore]) -> list[Pooled]:
-    """Every convention over all files. Raises InputError if there is no reference speech at all."""
+    """Pool all files under every convention. Raises InputError if there is no reference speech at all."""
     pooled = []
     for convention in CONVENTIONS:
         seconds = _seconds(scores, convention.name)
@@ -264,20 +267,20 @@ def pool(scores: Sequence[FileScore]) -> list[Pooled]:
 
 
 def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Difference]:
-    """DER of `scores` minus that of `others`, which are of the same files in the same order; per convention.
+    """Subtract the DER of `others`, of the same files in the same order, from that of `scores`.
 
     Both are drawn together, so what makes a file hard for either drops out.
     """
     differences = []
     for convention in CONVENTIONS:
-        one, other = _seconds(scores, convention.name), _seconds(others, convention.name)
-        points = _rate(one) - _rate(other)
-        differences.append(Difference(convention.name, points, middle_95(_rates(one) - _rates(other))))
+        ours, theirs = _seconds(scores, convention.name), _seconds(others, convention.name)
+        points = _rate(ours) - _rate(theirs)
+        differences.append(Difference(convention.name, points, middle_95(_rates(ours) - _rates(theirs))))
     return differences
 
 
 def jer(scores: Sequence[FileScore]) -> float:
-    """Percent; the mean over all reference speakers of all files."""
+    """Return percent: the mean over all reference speakers of all files."""
     return 100 * sum(file.jaccard[0] for file in scores) / max(1.0, sum(file.jaccard[1] for file in scores))
 
 
@@ -287,25 +290,25 @@ def speaker_counts(scores: Sequence[FileScore]) -> SpeakerCounts:
 
 
 def _seconds(scores: Sequence[FileScore], convention: str) -> Float64:
-    """(files, 4), in the order of `Seconds`."""
+    """Return (files, 4), in the order of `Seconds`."""
     return np.array([file.seconds[convention] for file in scores])
 
 
 def _rate(seconds: Float64) -> float:
-    """Pooled DER in percent; not a number without reference speech."""
+    """Return the pooled DER in percent; not a number without reference speech."""
     speech = float(seconds[:, 3].sum())
     return float(100 * seconds[:, :3].sum() / speech) if speech else float("nan")
 
 
 def _rates(seconds: Float64) -> Float64:
-    """(draws,): pooled DER of files drawn with replacement."""
+    """Return (draws,): pooled DER of files drawn with replacement."""
     drawn = drawn_sums(seconds)
     rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
     return rates
 
 
 def _annotation(core: Any, turns: Sequence[Turn]) -> Any:
-    """The turns as a `pyannote.core.Annotation`; a line that occurs twice counts once."""
+    """Make a `pyannote.core.Annotation` of turns; a line that occurs twice counts once."""
     result = core.Annotation()
     for number, turn in enumerate(dict.fromkeys(turns)):
         if turn.end > turn.start:

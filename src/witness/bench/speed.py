@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Literal
 
 from witness.bench import measurement
 from witness.bench.measurement import Failure, Hardware, Measurement
-from witness.diarization.fbank import HOP, N_MELS
-from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
 from witness.options import Mode, Options, Runtime
 from witness.progress import Reporter
-from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
 from witness.text import clock, number, table
 from witness.tracing import Call
 from witness.transcript.assemble import STAGES
@@ -85,12 +81,8 @@ class FileSpeed:
     real_time_factor: float | None
     peak_memory_mb: float | None
     whisper_peak_memory_mb: float | None
-    windows_per_second: float | None
-    """Windows that were segmented, per second of audio."""
-    trunk_seconds_per_second: float | None
-    """Seconds of features that went through the trunk, context included, per second of audio."""
     outside_onnxruntime: float | None
-    """Share of the wall time in which no model ran; None if words were recognized."""
+    """Share of the wall time without a model at work; None if words were recognized."""
     stages: Mapping[str, StageTime]
     serial: Serial | None = None
 
@@ -113,13 +105,13 @@ def measure(paths: Sequence[Path], plan: SpeedPlan, reporter: Reporter) -> Timin
     load = measurement.load()
     each = plan.repeat * len(plan.ways)
     speeds = []
-    for place, path in enumerate(paths):
+    for index, path in enumerate(paths):
         runs: dict[Way, list[Measurement]] = {way: [] for way in plan.ways}
         for turn in range(plan.repeat):
             # In turn and in both orders, so that a slow moment of the machine affects all of them.
             for way in plan.ways[:: 1 if turn % 2 == 0 else -1]:
                 runs[way].append(_run(path, plan, way))
-                reporter.progress("runs", place * each + sum(map(len, runs.values())), len(paths) * each)
+                reporter.progress("runs", index * each + sum(map(len, runs.values())), len(paths) * each)
         if "serial" in runs and runs["run"][0].mode is None:
             reporter.note(f"{path}: without a recognizer there is nothing to run beside the diarizer")
         speeds.append(_summary(path.name, runs))
@@ -157,8 +149,6 @@ def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
         real_time_factor=round(wall / duration, 5) if duration else None,
         peak_memory_mb=_median(run.peak_memory_mb for run in plain),
         whisper_peak_memory_mb=_median(run.whisper_peak_memory_mb for run in plain),
-        windows_per_second=_median(_windows(run) / duration for run in plain),
-        trunk_seconds_per_second=_median(_trunk_seconds(run) / duration for run in plain),
         outside_onnxruntime=_median(1 - busy(run.calls) / run.wall for run in plain)
         if first.mode is None
         else None,
@@ -192,23 +182,6 @@ def serial(wall: float, words: float, parallel: float) -> Serial:
     )
 
 
-def _windows(run: Measurement) -> float:
-    """Count the windows that were segmented."""
-    return sum(
-        float(call.shape[0])
-        for call in _calls(run, "segmentation")
-        if call.model.startswith(BACK) or call.shape[1:] == (1, WINDOW_SAMPLES)
-    )
-
-
-def _trunk_seconds(run: Measurement) -> float:
-    """Sum the seconds of features that went through the trunk, context included."""
-    frames = sum(
-        float(math.prod(call.shape[:2])) for call in _calls(run, "embedding") if call.shape[2:] == (N_MELS,)
-    )
-    return frames * HOP / SAMPLE_RATE
-
-
 def _calls(run: Measurement, stage: str) -> list[Call]:
     """Select the calls of a stage's models while it was at work, without those that try a model at its
     opening."""
@@ -222,11 +195,11 @@ def _calls(run: Measurement, stage: str) -> list[Call]:
 
 
 def busy(calls: Iterable[Call]) -> float:
-    """Sum the seconds in which at least one of the calls was running."""
-    total, place = 0.0, 0.0
+    """Sum the seconds with at least one of the calls running."""
+    total, last_end = 0.0, 0.0
     for begin, end in sorted((call.begin, call.begin + call.wall) for call in calls):
-        total += max(0.0, end - max(begin, place))
-        place = max(place, end)
+        total += max(0.0, end - max(begin, last_end))
+        last_end = max(last_end, end)
     return total
 
 
@@ -283,13 +256,8 @@ def _lines(file: FileSpeed) -> Iterable[str]:
     if file.whisper_peak_memory_mb is not None:
         memory += f", whisper's {file.whisper_peak_memory_mb:.0f} MB"
     yield memory
-    work = (
-        f"{number(file.windows_per_second, '.2f')} windows and "
-        f"{number(file.trunk_seconds_per_second, '.2f')} s of trunk per second of audio"
-    )
     if file.outside_onnxruntime is not None:
-        work += f", {file.outside_onnxruntime:.1%} of the wall time outside onnxruntime"
-    yield work
+        yield f"{file.outside_onnxruntime:.1%} of the wall time outside onnxruntime"
     if file.serial is not None:
         overlap = number(file.serial.overlap, ".0%")
         yield (

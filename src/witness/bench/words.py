@@ -1,4 +1,4 @@
-"""Words against reference words: WER, cpWER, words under the wrong speaker, errors of word times, intervals.
+"""Scores of words: WER, cpWER, words under the wrong speaker, errors of word times, intervals.
 
 kaldialign aligns and meeteval finds the speakers; here the numbers get names, and texts become comparable.
 """
@@ -29,12 +29,12 @@ NORMALIZATION = (
     "numbers up to 99 spelled out where the language is known, each character a word in scripts without "
     "spaces"
 )
-"""How texts are made comparable; the number changes with what is done."""
+"""Normalization of texts before they are compared; its number changes with the rules."""
 APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
 LARGEST_SPELLED = 99  # larger ones are said in several ways: years, telephone numbers, "a hundred"
 COLLAR = 5.0
-"""Seconds by which the times of words may be wrong in tcpWER, as in the CHiME-7 and -8 challenges."""
-MOST_SPEAKERS = 20  # that meeteval takes
+"""Largest error of word times in tcpWER, in seconds, as in the CHiME-7 and -8 challenges."""
+MOST_SPEAKERS = 20  # the limit of meeteval
 NOTHING = "*"  # no token is written so
 
 
@@ -54,7 +54,7 @@ MEASURES = (WER, CPWER, COST, TCPWER, CONFUSED)
 
 
 class Counts(NamedTuple):
-    """Errors and what they are a share of. A cost can be below zero."""
+    """Numbers of errors and words. A cost can be below zero."""
 
     substitutions: int
     deletions: int
@@ -68,19 +68,19 @@ class Counts(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A word of the reference for which the hypothesis has none."""
+    """A word of the reference that the hypothesis lacks."""
 
     time: float
-    """About when it was said, in seconds: by its place in the line."""
+    """Its time in seconds, estimated from its place in the line."""
     speaker: str | None
     text: str
     overlapped: bool
-    """Somebody else has a line in the reference at that time."""
+    """True if another speaker has a line in the reference at that time."""
 
 
 @dataclass(frozen=True)
 class WordScore:
-    """One recording. What its formats do not tell is None."""
+    """Scores of one recording. Values that its formats do not tell are None."""
 
     uri: str
     counts: Mapping[Measure, Counts]
@@ -88,14 +88,13 @@ class WordScore:
     more than MOST_SPEAKERS. `CONFUSED` has its errors in
     `substitutions`, and `words` are those that were recognized."""
     starts: tuple[float, ...]
-    """Seconds by which recognized words begin too late, where the reference tells when they begin: the first
-    word of each of its lines."""
+    """Delays in seconds of the recognized words at the beginnings of lines of the reference."""
     ends: tuple[float, ...]
     """The same for the ends, of the last word of each line."""
     lost: tuple[Lost, ...]
     digits: tuple[int, int]
     """Words with digits in reference and hypothesis, after normalization: if one side has far more, it writes
-    numbers in another way, and some errors are none."""
+    numbers in another way, and some errors are only apparent."""
     speakers: tuple[int, int] | None
     """In reference and hypothesis."""
     unsupported: int
@@ -103,7 +102,7 @@ class WordScore:
     """Seconds."""
 
     def rate(self, measure: Measure) -> float | None:
-        """Percent; None if it is not known or there are no words."""
+        """Return percent; None for an unknown rate, and without words."""
         counts = self.counts.get(measure)
         return 100 * counts.errors / counts.words if counts and counts.words else None
 
@@ -135,7 +134,7 @@ class Times:
 
 @dataclass(frozen=True)
 class WordDifference:
-    """How much higher one rate is than another of the same files."""
+    """Difference of two rates of the same files."""
 
     measure: Measure
     points: float
@@ -150,29 +149,29 @@ class Spoken:
 
     text: str
     start: float | None
-    """None: inside a line, whose words have no times."""
+    """None inside a line, where words have no times."""
     end: float | None
     time: float
-    """About its middle."""
+    """Its middle, estimated inside a line."""
     speaker: str | None
 
 
 @lru_cache(maxsize=100_000)  # most words of a transcript occur again
 def normalize(text: str, language: str | None = None) -> tuple[str, ...]:
-    """The words of a text as they are compared (`NORMALIZATION`)."""
+    """Return the words of a text, normalized (`NORMALIZATION`)."""
     folded = unicodedata.normalize("NFKC", text.translate(APOSTROPHES)).casefold()
-    found: list[str] = []
+    normalized: list[str] = []
     for word in (word.strip("'") for word in "".join(_parted(folded)).split()):
         short = word.isdecimal() and len(word) <= len(str(LARGEST_SPELLED))
         if language and short and str(int(word)) == word:
-            found += _spelled(int(word), language)
+            normalized += _spelled(int(word), language)
         elif word:
-            found.append(word)
-    return tuple(found)
+            normalized.append(word)
+    return tuple(normalized)
 
 
 def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT) -> list[WordScore]:
-    """Every recording: what was said, and what a transcript has of it.
+    """Score the pairs of reference and transcript of all recordings.
 
     Raises WitnessError if kaldialign, meeteval or num2words is not installed.
     """
@@ -186,38 +185,41 @@ def score(pairs: Mapping[str, tuple[Said, Said]], *, reporter: Reporter = SILENT
 def align(
     reference: Sequence[Spoken], hypothesis: Sequence[Spoken]
 ) -> list[tuple[Spoken | None, Spoken | None]]:
-    """The two side by side with the fewest errors, None where the other has a word of its own.
+    """Align both sides with the fewest errors, with None opposite a word that only one side has.
 
     Takes 4 bytes for each pair of words: 0.4 GB for two texts of 10,000 words, about an hour of talk.
     """
     rows, columns = iter(reference), iter(hypothesis)
     sides = [[token.text for token in side] for side in (reference, hypothesis)]
     return [
-        (None if here == NOTHING else next(rows), None if there == NOTHING else next(columns))
-        for here, there in _library("kaldialign").align(*sides, NOTHING)
+        (None if left == NOTHING else next(rows), None if right == NOTHING else next(columns))
+        for left, right in _library("kaldialign").align(*sides, NOTHING)
     ]
 
 
 def tokens(said: Said, language: str | None = None) -> list[Spoken]:
-    """The normalized words of all lines, in order of the lines."""
+    """Return the normalized words of all lines, in order of the lines."""
     return [token for line in said.lines for token in _tokens(line, language)]
 
 
 def owners(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """(true speaker, found speaker) of each word -> found speaker of each true one, with the fewest errors.
+    """Map true speakers to found ones, one to one, with the fewest errors.
 
-    One to one; whoever has no counterpart is left out.
+    `pairs`: (true speaker, found speaker) of each word. Speakers without a counterpart are left out.
     """
     rows, columns = (sorted(set(side)) for side in zip(*pairs, strict=True)) if pairs else ([], [])
     table = np.zeros((len(rows), len(columns)))
-    for there, here in pairs:
-        table[rows.index(there), columns.index(here)] += 1
+    for true, assigned in pairs:
+        table[rows.index(true), columns.index(assigned)] += 1
     places = zip(*linear_sum_assignment(table, maximize=True), strict=True)
     return {rows[row]: columns[column] for row, column in places}
 
 
 def pool(scores: Sequence[WordScore]) -> list[PooledWords]:
-    """Every measure that all files have. Raises InputError if the references have no words."""
+    """Pool all files under every measure that all of them have.
+
+    Raises InputError if the references have no words.
+    """
     pooled = []
     for measure in MEASURES:
         counts = _counts(scores, measure)
@@ -235,20 +237,20 @@ def pool(scores: Sequence[WordScore]) -> list[PooledWords]:
 
 
 def compare(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[WordDifference]:
-    """`scores` minus `others`, which are of the same files in the same order; per measure."""
+    """Subtract `others`, which are of the same files in the same order, from `scores`; per measure."""
     differences = []
     for measure in MEASURES:
-        one, other = _counts(scores, measure), _counts(others, measure)
-        if one is None or other is None or not (one[:, 3].any() and other[:, 3].any()):
+        ours, theirs = _counts(scores, measure), _counts(others, measure)
+        if ours is None or theirs is None or not (ours[:, 3].any() and theirs[:, 3].any()):
             continue
-        rates = [100 * counts[:, :3].sum() / counts[:, 3].sum() for counts in (one, other)]
-        interval = scoring.middle_95(_rates(one) - _rates(other)) if len(scores) > 1 else None
+        rates = [100 * counts[:, :3].sum() / counts[:, 3].sum() for counts in (ours, theirs)]
+        interval = scoring.middle_95(_rates(ours) - _rates(theirs)) if len(scores) > 1 else None
         differences.append(WordDifference(measure, float(rates[0] - rates[1]), interval))
     return differences
 
 
 def times(errors: Sequence[float]) -> Times | None:
-    """What the errors of word times amount to; None if there are none."""
+    """Summarize the errors of word times; None without errors."""
     if not errors:
         return None
     median, percentile = np.percentile(np.abs(errors), [50, 95]).tolist()
@@ -259,8 +261,8 @@ def times(errors: Sequence[float]) -> Times | None:
 
 
 def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
-    truth, found = (tokens(said, hypothesis.language) for said in (reference, hypothesis))
-    aligned = align(truth, found)
+    truth, guess = (tokens(said, hypothesis.language) for said in (reference, hypothesis))
+    aligned = align(truth, guess)
     same = [(a, b) for a, b in aligned if a and b and a.text == b.text]
     counts = {
         WER: Counts(
@@ -275,12 +277,13 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
         people = (_speakers(reference), _speakers(hypothesis))
         if max(people) <= MOST_SPEAKERS:
             counts |= _by_speaker(uri, reference, hypothesis)
-            one, other = counts[CPWER], counts[WER]
-            costs = (one[0] - other[0], one[1] - other[1], one[2] - other[2])
-            counts[COST] = Counts(*costs, len(truth))
+            by_speaker, plain = counts[CPWER], counts[WER]
+            counts[COST] = Counts(
+                by_speaker[0] - plain[0], by_speaker[1] - plain[1], by_speaker[2] - plain[2], len(truth)
+            )
         said_by = [(str(a.speaker), str(b.speaker)) for a, b in same]
         names = owners(said_by)
-        wrong = sum(names.get(there) != here for there, here in said_by)
+        wrong = sum(names.get(true) != assigned for true, assigned in said_by)
         counts[CONFUSED] = Counts(wrong, 0, 0, len(said_by))
     return WordScore(
         uri,
@@ -288,7 +291,7 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
         tuple(b.start - a.start for a, b in same if a.start is not None and b.start is not None),
         tuple(b.end - a.end for a, b in same if a.end is not None and b.end is not None),
         tuple(_lost((a for a, b in aligned if a and b is None), reference)),
-        (_with_digits(truth), _with_digits(found)),
+        (_with_digits(truth), _with_digits(guess)),
         people,
         len(hypothesis.unsupported),
         hypothesis.inaudible,
@@ -296,7 +299,7 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
 
 
 def _by_speaker(uri: str, reference: Said, hypothesis: Said) -> dict[Measure, Counts]:
-    """cpWER and tcpWER, by meeteval."""
+    """Compute cpWER and tcpWER with meeteval."""
     meeteval = _library("meeteval.wer")
     # It warns of lines of one speaker that overlap, which references may have.
     logging.getLogger("preprocess").setLevel(logging.ERROR)
@@ -326,18 +329,18 @@ def _by_speaker(uri: str, reference: Said, hypothesis: Said) -> dict[Measure, Co
 
 
 def _tokens(line: Row, language: str | None) -> Iterator[Spoken]:
-    """The words of a line; in between, a word takes as much of the time as it has of the letters."""
+    """Yield the words of a line; each takes a share of the time that is its share of the letters."""
     texts = normalize(line.text, language)
     if not texts:
         return
     edges = np.cumsum([0, *map(len, texts)]) / sum(map(len, texts))
     spans = pairwise((line.start + edges * (line.end - line.start)).tolist())
     last = len(texts) - 1
-    for place, (text, (start, end)) in enumerate(zip(texts, spans, strict=True)):
+    for number, (text, (start, end)) in enumerate(zip(texts, spans, strict=True)):
         yield Spoken(
             text,
-            line.start if place == 0 else None,
-            line.end if place == last else None,
+            line.start if number == 0 else None,
+            line.end if number == last else None,
             (start + end) / 2,
             line.speaker,
         )
@@ -347,29 +350,31 @@ def _lost(missing: Iterable[Spoken], reference: Said) -> Iterator[Lost]:
     edges = np.array([(line.start, line.end) for line in reference.lines]).reshape(-1, 2)
     speakers = np.array([str(line.speaker) for line in reference.lines])
     for token in missing:
-        there = (edges[:, 0] <= token.time) & (token.time <= edges[:, 1])
-        yield Lost(token.time, token.speaker, token.text, bool((speakers[there] != str(token.speaker)).any()))
+        current = (edges[:, 0] <= token.time) & (token.time <= edges[:, 1])
+        yield Lost(
+            token.time, token.speaker, token.text, bool((speakers[current] != str(token.speaker)).any())
+        )
 
 
 def _speakers(said: Said) -> int:
     return len({line.speaker for line in said.lines})
 
 
-def _with_digits(found: Sequence[Spoken]) -> int:
-    return sum(any(map(str.isdigit, token.text)) for token in found)
+def _with_digits(side: Sequence[Spoken]) -> int:
+    return sum(any(map(str.isdigit, token.text)) for token in side)
 
 
 # --- many ---
 
 
 def _counts(scores: Sequence[WordScore], measure: Measure) -> Float64 | None:
-    """(files, 4), in the order of `Counts`; None if a file lacks the measure."""
+    """Return (files, 4), in the order of `Counts`; None if a file lacks the measure."""
     rows = [score.counts.get(measure) for score in scores]
     return None if None in rows else np.array(rows, np.float64)
 
 
 def _rates(counts: Float64) -> Float64:
-    """(draws,): pooled percent of files drawn with replacement."""
+    """Return (draws,): pooled percent of files drawn with replacement."""
     drawn = scoring.drawn_sums(counts)
     rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
     return rates
@@ -379,23 +384,23 @@ def _rates(counts: Float64) -> Float64:
 
 
 def _parted(text: str) -> Iterator[str]:
-    """Its letters, marks, numbers and apostrophes, with spaces wherever a word ends."""
-    before = False  # whether the last letter was of a script without spaces
+    """Yield the letters, marks, numbers and apostrophes of a text, with spaces wherever a word ends."""
+    after_unspaced = False  # the last letter was of a script without spaces
     for letter in text:
-        kind = unicodedata.category(letter)[0]
-        if letter != "'" and kind not in "LMN":
+        category = unicodedata.category(letter)[0]
+        if letter != "'" and category not in "LMN":
             letter = " "
-        elif kind != "M":
+        elif category != "M":
             unspaced = letter >= UNSPACED[0][0] and any(first <= letter <= last for first, last in UNSPACED)
-            if unspaced or before:
+            if unspaced or after_unspaced:
                 yield " "
-            before = unspaced
+            after_unspaced = unspaced
         yield letter
 
 
 @lru_cache
 def _spelled(value: int, language: str) -> tuple[str, ...]:
-    """The words of a number, or its digits in a language that num2words does not know."""
+    """Spell a number, or return its digits in a language that num2words does not know."""
     try:
         return normalize(_library("num2words").num2words(value, lang=language))
     except NotImplementedError:
@@ -403,7 +408,7 @@ def _spelled(value: int, language: str) -> tuple[str, ...]:
 
 
 def _library(name: str) -> Any:
-    """What the extra `bench` brings."""
+    """Import a module of the extra `bench`. Raises WitnessError."""
     from importlib import import_module
 
     try:

@@ -1,4 +1,4 @@
-"""Scores of words -> text, JSON, CSV, HTML. How texts are normalized is said in every one of them."""
+"""Reports of the scores of words in text, JSON, CSV and HTML. Each states the normalization."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from witness.bench import words
@@ -15,7 +16,7 @@ from witness.formats import html
 from witness.text import number, table
 
 KEYS = {WER: "wer", CPWER: "cpwer", COST: "speaker_cost", TCPWER: "tcpwer", CONFUSED: "wrong_speaker"}
-"""What the measures are called in JSON and CSV."""
+"""Names of the measures in JSON and CSV."""
 HEADS = ["% of the words", "", "95 %", "sub", "del", "ins", "meaning"]
 LEFT = (0, 6)
 """The columns of text in these tables."""
@@ -26,7 +27,7 @@ FILE_HEADS = [
 
 
 def to_text(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """A table of the pooled figures, the differences from `others`, and a table of several recordings."""
+    """Render tables of the pooled figures, the differences from `others`, and recordings."""
     parts = [table([HEADS, *_pooled_rows(scores)], LEFT) + "\n" + "\n".join(_beside(scores))]
     if others is not None:
         parts.append(table(_difference_rows(scores, others)))
@@ -36,7 +37,7 @@ def to_text(scores: Sequence[WordScore], others: Sequence[WordScore] | None = No
 
 
 def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """A page with the same tables, and the words that are missing."""
+    """Render a page with the same tables, and the words that are missing."""
     parts: list[html.Table | str] = [html.Table("All recordings", [HEADS, *_pooled_rows(scores)], LEFT)]
     if others is not None:
         parts.append(html.Table("Against the other hypothesis", _difference_rows(scores, others)))
@@ -54,14 +55,17 @@ def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = No
 
 
 def to_json(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """One document; rates in percent, rounded to hundredths, seconds to milliseconds."""
+    """Serialize one document; rates in percent, rounded to hundredths, seconds to milliseconds."""
     document = {"schema": "witness-words/1", **summary(scores)}
     document["against"] = (
         None
         if others is None
         else {
-            KEYS[one.measure]: {"difference": _rounded(one.points), "interval": _interval(one.interval)}
-            for one in words.compare(scores, others)
+            KEYS[difference.measure]: {
+                "difference": _rounded(difference.points),
+                "interval": _interval(difference.interval),
+            }
+            for difference in words.compare(scores, others)
         }
     )
     document["recordings"] = [recording(score) for score in scores]
@@ -69,7 +73,7 @@ def to_json(scores: Sequence[WordScore], others: Sequence[WordScore] | None = No
 
 
 def to_csv(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """A row per recording: the words and errors of each measure."""
+    """Write a row per recording: the words and errors of each measure."""
     del others  # a difference is one of all files, and has no row
     out = io.StringIO(newline="")
     rows = csv.writer(out)
@@ -81,14 +85,14 @@ def to_csv(scores: Sequence[WordScore], others: Sequence[WordScore] | None = Non
         cells: list[object] = []
         for measure in shown:
             cells += score.counts.get(measure, [""] * len(parts))
-        true, found = score.speakers or ("", "")
+        true_count, count = score.speakers or ("", "")
         medians = [_seconds(words.times(errors)) for errors in (score.starts, score.ends)]
-        rows.writerow([score.uri, *cells, *medians, found, true])
+        rows.writerow([score.uri, *cells, *medians, count, true_count])
     return out.getvalue()
 
 
 def summary(scores: Sequence[WordScore]) -> dict[str, Any]:
-    """The pooled figures as JSON has them."""
+    """Return the pooled figures for JSON."""
     digits = [sum(score.digits[side] for score in scores) for side in (0, 1)]
     return {
         "normalization": words.NORMALIZATION,
@@ -103,8 +107,8 @@ def summary(scores: Sequence[WordScore]) -> dict[str, Any]:
 
 
 def recording(score: WordScore) -> dict[str, Any]:
-    """One recording as JSON has it."""
-    true, found = score.speakers or (None, None)
+    """Return the figures of one recording for JSON."""
+    true_count, count = score.speakers or (None, None)
     return {
         "uri": score.uri,
         **{
@@ -114,8 +118,8 @@ def recording(score: WordScore) -> dict[str, Any]:
         },
         "start_error": _times(words.times(score.starts)),
         "end_error": _times(words.times(score.ends)),
-        "speakers": found,
-        "true_speakers": true,
+        "speakers": count,
+        "true_speakers": true_count,
         "words_with_digits": {"reference": score.digits[0], "hypothesis": score.digits[1]},
         "unsupported_words": score.unsupported,
         "inaudible_seconds": _rounded(score.inaudible),
@@ -139,7 +143,7 @@ def _pooled_rows(scores: Sequence[WordScore]) -> list[list[str]]:
 
 
 def _beside(scores: Sequence[WordScore]) -> list[str]:
-    """Lines under the table: what is no rate."""
+    """Make the lines under the table, of figures that are not rates."""
     total = sum(score.counts[WER].words for score in scores)
     lost = [word for score in scores for word in score.lost]
     lines = [
@@ -150,11 +154,11 @@ def _beside(scores: Sequence[WordScore]) -> list[str]:
         ("starts", [error for score in scores for error in score.starts]),
         ("ends", [error for score in scores for error in score.ends]),
     ):
-        if found := words.times(errors):
+        if times := words.times(errors):
             lines.append(
-                f"{name} of {found.words} words: {found.median:.2f} s off (median), "
-                f"{found.percentile_95:.2f} s (95th percentile); "
-                f"{abs(found.late):.2f} s {'early' if found.late < 0 else 'late'} (median)"
+                f"{name} of {times.words} words: {times.median:.2f} s off (median), "
+                f"{times.percentile_95:.2f} s (95th percentile); "
+                f"{abs(times.late):.2f} s {'early' if times.late < 0 else 'late'} (median)"
             )
     if any(score.speakers for score in scores):
         right = sum(bool(score.speakers and score.speakers[0] == score.speakers[1]) for score in scores)
@@ -163,14 +167,14 @@ def _beside(scores: Sequence[WordScore]) -> list[str]:
         lines.append(
             f"no cpWER, which takes {words.MOST_SPEAKERS} speakers at most, because of {', '.join(crowded)}"
         )
-    there, here = (sum(score.digits[side] for score in scores) for side in (0, 1))
-    lines.append(f"words with digits: {there} in the reference, {here} in the hypothesis")
+    references, hypotheses = (sum(score.digits[side] for score in scores) for side in (0, 1))
+    lines.append(f"words with digits: {references} in the reference, {hypotheses} in the hypothesis")
     return [*lines, f"normalization: {words.NORMALIZATION}"]
 
 
 def _file_row(score: WordScore) -> list[str]:
     wer = score.counts[WER]
-    true, found = map(str, score.speakers or ("-", "-"))
+    true_count, count = map(str, score.speakers or ("-", "-"))
     return [
         score.uri,
         str(wer.words),
@@ -178,16 +182,16 @@ def _file_row(score: WordScore) -> list[str]:
         *(str(part) for part in wer[:3]),
         *(rate(score.rate(measure)) for measure in (CPWER, TCPWER, CONFUSED)),
         *(_seconds(words.times(errors)) for errors in (score.starts, score.ends)),
-        found,
-        true,
+        count,
+        true_count,
     ]
 
 
 def _difference_rows(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[list[str]]:
     rows = [["minus --against, points", "", "95 %"]]
-    for one in words.compare(scores, others):
-        interval = "{:+.2f} to {:+.2f}".format(*one.interval) if one.interval else "-"
-        rows.append([one.measure.name, f"{one.points:+.2f}", interval])
+    for difference in words.compare(scores, others):
+        interval = "{:+.2f} to {:+.2f}".format(*difference.interval) if difference.interval else "-"
+        rows.append([difference.measure.name, f"{difference.points:+.2f}", interval])
     return rows
 
 
@@ -205,19 +209,14 @@ def _pooled(pooled: PooledWords) -> dict[str, Any]:
     }
 
 
-def _times(found: Times | None) -> dict[str, Any] | None:
-    if found is None:
+def _times(times: Times | None) -> dict[str, Any] | None:
+    if times is None:
         return None
-    return {
-        "words": found.words,
-        "median": round(found.median, 3),
-        "percentile_95": round(found.percentile_95, 3),
-        "late": round(found.late, 3),
-    }
+    return {name: round(value, 3) for name, value in asdict(times).items()}
 
 
-def _seconds(found: Times | None) -> str:
-    return number(None if found is None else found.median, ".2f")
+def _seconds(times: Times | None) -> str:
+    return number(None if times is None else times.median, ".2f")
 
 
 def _interval(edges: tuple[float, float] | None) -> list[float | None] | None:

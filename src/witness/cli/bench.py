@@ -62,7 +62,7 @@ def bench_accuracy(
 
     Recordings and references are paired by name: VoxConverse, or any other pair of folders. After a stop, run
     the same command again to continue. The scores go to stdout. The output folder gets the hypotheses, what
-    each recording cost, report.html, report.md, report.json and a picture. Needs the extra `bench`.
+    each recording cost, report.html, report.json and a picture. Needs the extra `bench`.
     """
     from witness.bench import accuracy, score_report, scoring
     from witness.bench.run_folder import AccuracyPlan

@@ -1,4 +1,4 @@
-"""`witness score`: how well turns, or words, match others."""
+"""`witness score`: scores of turns or words against a reference."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def score(
     recording that is missing from the hypothesis counts as all missed. Needs the extra `bench`.
 
     With --words: STM, CTM or JSON files (of `witness run -f json`, or SegLST), or folders of them. Prints
-    WER, cpWER, what the speaker labels cost, words under the wrong speaker, and errors of word times.
+    WER, cpWER, the cost of the speaker labels, words under the wrong speaker, and errors of word times.
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; choose one")
@@ -69,7 +69,7 @@ def score(
 
 
 Scored = tuple[ModuleType, list[Any], list[Any] | None]
-"""What makes a report of the scores, the scores, and those of the second hypothesis."""
+"""Module that writes the report, the scores, and those of the second hypothesis."""
 
 
 def _turns(
@@ -86,7 +86,7 @@ def _turns(
     parts = None if uem is None else scoring.read_uem(uem)
 
     def scored(turns: dict[str, list[Turn]]) -> list[scoring.FileScore]:
-        pairs = scoring.pair(references, turns)
+        pairs = scoring.pair(references, turns, [])
         return scoring.score(pairs, parts, as_pyannote=as_pyannote, reporter=reporter)
 
     scores = scored(hypotheses)
@@ -96,19 +96,19 @@ def _turns(
 
 
 def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Reporter) -> Scored:
-    from witness.bench import lines, words, words_report
+    from witness.bench import lines, scoring, words, words_report
 
     references, hypotheses = lines.read(reference, lines.REFERENCES), lines.read(hypothesis)
-    scores = words.score(lines.pair(references, hypotheses), reporter=reporter)
+    scores = words.score(scoring.pair(references, hypotheses, lines.Said(())), reporter=reporter)
     others = None
     if against is not None:
-        others = words.score(lines.pair(references, lines.read(against)), reporter=reporter)
+        others = words.score(scoring.pair(references, lines.read(against), lines.Said(())), reporter=reporter)
     _note_unpaired(references, hypotheses, reporter)
     return words_report, scores, others
 
 
 def _note_unpaired(references: Collection[str], hypotheses: Collection[str], reporter: Reporter) -> None:
-    """Two single recordings belong together whatever they are called, but who scores them should know."""
+    """Note recordings without a counterpart, and single ones that are paired in spite of their names."""
     if len(references) == len(hypotheses) == 1 and set(references) != set(hypotheses):
         (reference,), (hypothesis,) = references, hypotheses
         reporter.note(
