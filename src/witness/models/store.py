@@ -239,7 +239,7 @@ def _substitute(
 def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | None:
     """Return the multilingual model on this disk for the recognizers `able` that is nearest in size.
 
-    If there is none, a package's model.
+    Without such a model, the model of an installed package.
     """
     formats = {engines.format_of(engine) for engine in able}
     here = [
