@@ -32,8 +32,6 @@ MEASURED = ("segmentation", "embedding", "transcription")
 """Stages that show how fast this machine is; how long decoding takes depends on the format."""
 INTERLEAVED = ("segmentation", "embedding")
 """Stages that may run at the same time, so that their seconds cannot be told apart."""
-ALONE_FIRST = ("transcription",)
-"""Stages that begin with a single piece; several cores take pieces together only after it."""
 PIECE = 40.0
 """Seconds of sound that the words of a track take longer than in the middle of a longer one: its first piece
 is recognized by itself, its last one is not full, and the language is detected."""
@@ -55,9 +53,9 @@ PRIOR: Mapping[str, Pace] = {
         "start": 0.1, "decode": 0.0013, "segmentation": 0.058, "embedding": 0.032, "clustering": 0.0017
     },
 }  # fmt: skip
-"""Paces of sets of models (units: `Pace`), from `benchmarks/estimates.py` on two cores of an AMD EPYC:
-seconds of the stages `SINGLE_CORE`, seconds times cores of the others. Any other set has the last one's pace.
-With "builtin" the stages are `INTERLEAVED`; their time is divided as if they were not."""
+"""Paces of sets of models (units: `Pace`), measured on two cores of an AMD EPYC: seconds of the stages
+`SINGLE_CORE`, seconds times cores of the others (docs/decisions/2026-11-24-time-left.md). Any other set has
+the last one's pace. In "builtin" stages are `INTERLEAVED`; their time is divided as if they were not."""
 WORDS, BASE, LARGER = 0.087, 150e6, 1.14
 """Seconds times cores that `base` takes for a second of sound, the bytes of its model, and an exponent: twice
 the bytes take 2 ** LARGER times as long."""
@@ -135,7 +133,8 @@ class Estimate:
         latest = self._rounds[stage]
         if spent - latest.first > (latest.first - latest.begun) / 2:
             latest = self._rounds[stage] = _Round(latest.number + 1, latest.first, spent)
-        if latest.number <= 1 + (stage in ALONE_FIRST):
+        # Words begin with a single piece; several cores take pieces together only after it.
+        if latest.number <= 1 + (stage == "transcription"):
             self._first[stage] = self._spent[stage], self._done[stage]
 
     def _inseparable(self, stage: str) -> tuple[str, ...]:
