@@ -25,7 +25,7 @@ from witness.schema import Turn
 from witness.storage import files
 
 TOKEN_GAP = 0.5
-"""Seconds of silence up to which words of one speaker are one turn: an .nlp file has words, and no turns."""
+"""Longest silence in seconds between words of one turn: an .nlp file has words, and no turns."""
 NO_SPEECH = re.compile(r"^\s*(<[^>]*>\s*)*$")
 """Label of an interval without speech: nothing, or marks such as <sil>."""
 

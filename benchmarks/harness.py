@@ -37,7 +37,7 @@ def options(doc: str | None) -> argparse.ArgumentParser:
 
 
 def show(figures: dict[str, Any], path: Path | None, **versions: str) -> None:
-    """Print the figures and what they were measured on, as JSON; write them to a file where one is named.
+    """Print the figures and the machine as JSON, and write them to `path` if given.
 
     `versions` are those of programs that Witness does not know.
     """
@@ -126,7 +126,7 @@ def spread(values: Sequence[float], digits: int = 2) -> dict[str, float]:
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
-    """How many times as fast ours is: of the medians, with the lowest and the highest of a round."""
+    """Divide their times by ours: the medians, and the lowest and the highest of a round."""
     rounds = [them / us for them, us in zip(theirs, ours, strict=True)]
     values = {"median": median(theirs) / median(ours), "low": min(rounds), "high": max(rounds)}
     return {name: round(value, 2) for name, value in values.items()}

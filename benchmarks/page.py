@@ -1,4 +1,4 @@
-"""How a page of many words opens and scrolls: 120,000 words over 12 hours, in Chromium.
+"""Times in which a page of many words opens and scrolls: 120,000 words over 12 hours, in Chromium.
 
     python benchmarks/page.py [--words 120000] [--hours 12] [--runs 5] [--desk]
 

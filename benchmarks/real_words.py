@@ -1,4 +1,4 @@
-"""What `words.py real`, `words.py rules` and `words.py compare` do: words that were really recognized."""
+"""Functions of `words.py real`, `rules` and `compare`: words that were really recognized."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def report(
 
 
 def text(result: dict[str, Any], scores: Sequence[WordScore]) -> str:
-    """What a person wants to see of it."""
+    """Render the result for people."""
     cost = result["cost"]
     lost = [
         f"  {score.uri}  {word.time:.1f} s  {word.speaker}: {word.text}{' (overlapped)' * word.overlapped}\n"
@@ -117,7 +117,7 @@ def text(result: dict[str, Any], scores: Sequence[WordScore]) -> str:
 
 
 def _everything(said: Said) -> Said:
-    """With the words where nobody was heard speaking, as a speaker of their own."""
+    """Add the words without a voice, as those of one more speaker."""
     unheard = [Row(line.start, line.end, "nobody", line.text) for line in said.unsupported]
     return Said(
         tuple(sorted([*said.lines, *unheard], key=lambda line: line.start)), said.language, (), said.inaudible

@@ -32,7 +32,7 @@ WAYS = {"alone": "--serial", "beside": "--parallel"}
 
 
 class Row(NamedTuple):
-    """What one process cost."""
+    """Cost of one process."""
 
     run: str
     """ENGINE=MODEL; empty: without words."""

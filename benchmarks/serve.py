@@ -91,7 +91,7 @@ def fill(folder: Path, index: Index, transcripts: int) -> float:
 
 
 def queries() -> dict[str, dict[str, str]]:
-    """What is asked."""
+    """Queries to time."""
     words = vocabulary()
     often, rare = words[0], words[30_000]
     return {

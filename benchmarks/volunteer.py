@@ -1,4 +1,4 @@
-"""What one machine with an AMD card makes of Witness, as one JSON document to paste into an issue.
+"""Results of Witness on one machine with an AMD card, as one JSON document to paste into an issue.
 
     python benchmarks/volunteer.py > volunteer.json
     python benchmarks/volunteer.py --recording meeting.wav --probe yolo=yolo.onnx=images=1x3x640x640
@@ -33,7 +33,7 @@ SECONDS = 180
 REPEATS = 15
 RATE = 16_000
 TAIL = 2000
-"""Characters of what a part that failed has said."""
+"""Characters kept of the error output of a failed part."""
 PARTS = ("doctor", "warm", "status", "compare", "speed", "serial", "probe")
 
 
@@ -103,7 +103,7 @@ def examine(options: argparse.Namespace, recording: Path) -> dict[str, Any]:
 
 
 def witness(arguments: list[str], limit: float, secret: str) -> dict[str, Any]:
-    """What a command of Witness says, and how long it took."""
+    """Run a command of Witness; return its output and its time."""
     shown = ["RECORDING" if argument == secret else Path(argument).name for argument in arguments]
     command = [sys.executable, "-m", "witness", *arguments]
     begun = time.perf_counter()

@@ -7,7 +7,7 @@
 Fetches the recordings (43 hours for test, 20 for dev: about 5 and 2.3 GB, and as much again until they are
 unpacked) from Oxford and the labels, version 0.3, from GitHub into FOLDER; a broken transfer continues. Then
 every set of models diarizes all recordings, each in a process of its own; after a stop the same command
-continues. A set whose files cannot be had is left out, and the table says so. The table goes to stdout;
+continues. A set whose files are not available is left out, and the table says so. The table goes to stdout;
 FOLDER/SPLIT/result.json has all of it, with the machine: attach it to an issue if you want the figures in
 Witness's pages. Settings are the program's own: on test nothing is tuned.
 
@@ -113,7 +113,7 @@ def fetch_audio(folder: Path, split: str, url: str, names: Iterable[str]) -> str
 
 @dataclass(frozen=True)
 class Row:
-    """What a set of models gave."""
+    """Result of a set of models."""
 
     models: str
     why_not: str | None = None

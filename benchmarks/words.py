@@ -77,15 +77,15 @@ ENDS = (".", ".", ".", "?", "!")
 
 @dataclass(frozen=True)
 class Heard:
-    """What merging is given, and the truth."""
+    """Input of merging, and the truth."""
 
     uri: str
     said: list[tuple[str, str]]
     """Everything that was said: speaker, text."""
     words: list[Word]
-    """What was recognized, in order."""
+    """Recognized words, in order."""
     truth: list[str | None]
-    """The speaker of each of them; None: nobody said it."""
+    """The speaker of each of them; None for an invented word."""
     spoken: list[Word]
     """Each of them when it was said."""
     segments: list[int]
@@ -98,11 +98,11 @@ class Heard:
     """The diarizer's, not the truth."""
 
 
-# --- what is said ---
+# --- the speech ---
 
 
 def speak(turns: Sequence[Turn], rng: np.random.Generator) -> list[tuple[str, Word]]:
-    """Words that fill each turn, with their speakers, in the order in which they begin."""
+    """Fill each turn with words; return them with their speakers, in order of their beginnings."""
     found = []
     for turn in turns:
         place, left = turn.start, int(rng.integers(3, 17))
@@ -127,13 +127,13 @@ def _text(length: float, rng: np.random.Generator) -> str:
     return "".join(rng.choice(SYLLABLES, max(1, round(length / 0.13))))
 
 
-# --- what a recognizer makes of it ---
+# --- the recognizer ---
 
 
 def recognize(
     said: Sequence[tuple[str, Word]], duration: float, rng: np.random.Generator
 ) -> tuple[list[Word], list[str | None], list[Word]]:
-    """The words as Witness gets them from whisper, who said each (None: nobody), and when."""
+    """Make the words that Witness gets from whisper, the speaker of each (None: invented), and its times."""
     drowned = _drowned(said, rng)
     kept: list[tuple[Word, str | None]] = [
         (word, speaker) for speaker, word in said if rng.random() >= 0.03 and (speaker, word) not in drowned
@@ -231,7 +231,7 @@ def segment(words: Sequence[Word], at_sentence_end: float, rng: np.random.Genera
     return numbers
 
 
-# --- what a diarizer makes of it ---
+# --- the diarizer ---
 
 
 def hear(turns: Sequence[Turn], duration: float, rng: np.random.Generator, *, exact: bool) -> Diarization:
@@ -350,7 +350,7 @@ def wrong_words(truth: Sequence[str | None], found: Sequence[str | None]) -> tup
 
 
 def unheard(heard: Heard, found: Sequence[str | None]) -> int:
-    """How many of the wrong words no rule could repair: their speaker is not active while they are said."""
+    """Count the wrong words that no rule could repair: their speaker is not active while they are said."""
     names = mapping(heard.truth, found)
     count = 0
     for there, here, word in zip(heard.truth, found, heard.spoken, strict=True):
@@ -469,7 +469,8 @@ def der(folder: Path, material: Sequence[Heard]) -> dict[str, float] | None:
 
 
 def difference(material: Sequence[Heard], usual: Sequence[list[str | None]]) -> dict[str, object]:
-    """Witness with --set minus Witness as it is: points, and an interval from a bootstrap over files."""
+    """Subtract unchanged Witness from Witness with --set: points, and an interval from a bootstrap over
+    files."""
     sides = [
         np.array(
             [

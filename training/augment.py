@@ -404,9 +404,8 @@ def equalize(dice: Dice, samples: torch.Tensor, *, probability: float, share: in
 
 
 def damage(dice: Dice, samples: torch.Tensor, *, share: int = 1) -> torch.Tensor:
-    """What recording and coding do: mu-law, clipping, 16 bits at a low level, and the holes of a lossy
-    codec.
-    """
+    """Damage samples as recording and coding do: mu-law, clipping, 16 bits at a low level, and the holes
+    of a lossy codec."""
     rows, length = samples.shape
     group = torch.arange(rows, device=samples.device) // share
     groups = int(group[-1]) + 1

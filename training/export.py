@@ -28,7 +28,7 @@ TOLERANCE = 1e-4  # largest difference between ONNX Runtime and torch, relative 
 
 
 def average(paths: list[Path]) -> dict[str, torch.Tensor]:
-    """The mean of several snapshots; one snapshot is returned as it is."""
+    """Return the mean of several snapshots, or a single one unchanged."""
     states = [slices.load(path) for path in paths]
     if len(states) == 1:
         return states[0]
@@ -41,12 +41,12 @@ def average(paths: list[Path]) -> dict[str, torch.Tensor]:
 
 
 def is_halved(name: str, size: int) -> bool:
-    """Whether the file holds these weights in half precision."""
+    """Tell whether the file holds these weights in half precision."""
     return size >= SMALLEST and EXACT not in name
 
 
 def round_weights(net: nn.Module) -> None:
-    """To half precision, what the file will hold so."""
+    """Round the weights that the file holds in half precision."""
     for name, values in (*net.named_parameters(), *net.named_buffers()):
         if values.is_floating_point() and is_halved(name, values.numel()):
             values.data = values.data.half().float()

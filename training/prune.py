@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - a training script: what it prints is its result
-"""Leaves out most of what the feed-forward layers of a trained segmentation have inside: nobody misses it.
+"""Pruning of the feed-forward layers inside a trained segmentation.
 
     python prune.py --cache CACHE --weights RUN/segmentation.npz --out SNAPSHOT.npz --keep 240
 

@@ -214,7 +214,7 @@ def plan_windows(
 
 
 def spoken(corpus: Corpus, source: torch.Tensor) -> torch.Tensor:
-    """Who speaks in each 10 ms frame, by the speech flags of the clips."""
+    """Mark the speakers of each 10 ms frame, by the speech flags of the clips."""
     return corpus.flags[source.clamp(min=0)] & (source >= 0)
 
 

@@ -1,4 +1,4 @@
-"""What both trainings share: arguments, a schedule in steps, an averaged copy, and slices that resume.
+"""Shared parts of both trainings: arguments, a schedule in steps, an averaged copy, and slices that resume.
 
 GPU time comes in slices of a few minutes. A slice ends after `--seconds`; the next one, started with the
 same arguments, goes on from the checkpoint. Every step draws its randomness from (seed, step), so slicing

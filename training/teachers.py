@@ -49,7 +49,8 @@ class Head(nn.Module):
 
 
 class Unit(nn.Module):
-    """What the checkpoint calls linear and nonlinear: a convolution, batch statistics before or behind."""
+    """Layer that the checkpoint calls linear or nonlinear: a convolution, batch statistics before or
+    behind."""
 
     def __init__(self, inside: int, outside: int, *, size: int = 1, before: bool, bias: bool = False) -> None:
         super().__init__()

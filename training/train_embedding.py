@@ -40,9 +40,8 @@ ADULT = 16  # years
 
 
 def turns(dice: Dice, count: int, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Who holds which frame of each window: (count, 2, frames) sounding, and the same without overlap, for
-    pooling.
-    """
+    """Assign each frame of each window to voices: (count, 2, frames) sounding, and the same without
+    overlap, for pooling."""
     frame = torch.arange(frames, device=dice.generator.device)
     switches = (dice.uniform(count, 3) * frames).long()
     used = (
