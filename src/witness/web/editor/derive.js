@@ -1,6 +1,6 @@
 // @ts-check
 /* Corrections are a list of steps, and all else follows from it as it does in `witness redo`: in the order of
-   witness/transcript/assemble.py, by the rules of corrections.py beside it. tests/data/page_cases.json holds the two
+   witness/transcript/corrections.py (`apply`). tests/data/page_cases.json holds the two
    equal. */
 import { countAll } from "./corrections.js";
 import { group } from "./paragraphs.js";

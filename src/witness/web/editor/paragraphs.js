@@ -1,5 +1,5 @@
 // @ts-check
-/* Words -> paragraphs, by the rules of witness/transcript/merging.py. tests/data/page_cases.json holds the two equal. */
+/* Words -> paragraphs, by the rules of witness/transcript/corrections.py. tests/data/page_cases.json holds the two equal. */
 import { above } from "./arrays.js";
 /** @import { Grouping, Prepared } from "./transcript.js" */
 
