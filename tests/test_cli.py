@@ -578,6 +578,13 @@ main(sys.argv[1:])
 """
 
 
+def test_signals_know_the_modules_that_call_pyav():
+    from witness.cli import signals
+
+    for path in map(Path, signals._DECODING):
+        assert "av." in path.read_text()
+
+
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_ends_what_never_looks(witness, name, code):
     command = [sys.executable, "-c", DEAF.format(name=name), str(CALL), "-o", "new/folder/"]

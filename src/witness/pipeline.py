@@ -29,7 +29,7 @@ from witness.progress import AboutMachine, Note, Progress, Reporter, no_check, n
 from witness.recognition import gpus
 from witness.recognition import recognizer as recognition
 from witness.recognition.vad import Speech
-from witness.schema import Findings, Float64, Map, ModelFile, Recognition, Samples, Track, Transcript
+from witness.schema import Findings, Float64, ModelFile, Recognition, Track, Transcript
 from witness.storage.checkpoint import Journal
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections
@@ -52,7 +52,7 @@ def diarize(
     note: Note = no_note,
     cancel: threading.Event | None = None,
 ) -> Transcript:
-    """Who spoke when. As `transcribe`, without words."""
+    """Tell who spoke when, as `transcribe` without words."""
     options = replace(options, whisper="none")
     return transcribe(recording, options, runtime, progress=progress, note=note, cancel=cancel)
 
@@ -66,12 +66,12 @@ def transcribe(
     note: Note = no_note,
     cancel: threading.Event | None = None,
 ) -> Transcript:
-    """Who spoke when and what they said.
+    """Tell who spoke when, and the words.
 
     `recording` is the path of any audio or video file, "-" for standard input, or samples and their rate:
     ((samples,) or (samples, channels), rate), as soundfile.read returns them, floats within [-1, 1] or
-    integers. `progress(stage, done, total)` is called from any thread, `note(line)` with what a person should
-    know at once. Setting `cancel` ends the work soon, with CancelledError.
+    integers. `progress(stage, done, total)` is called from any thread, `note(line)` with a line that a person
+    should read at once. Setting `cancel` ends the work soon, with CancelledError.
 
     Without a speech recognizer there are no words, and a warning says why; if it was asked for by name or
     failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
@@ -81,10 +81,10 @@ def transcribe(
 
 
 class Engine:
-    """The models that some options ask for: chosen, verified and opened once, for any number of recordings.
+    """Models for some options: chosen, verified and opened once, for any number of recordings.
 
-    Only the speech recognizer starts again for each recording, beside the decoding: what whisper.cpp makes of
-    an unclear passage depends on the random numbers it drew before, and so on the recordings before.
+    Only the speech recognizer starts again for each recording, beside the decoding: the words of whisper.cpp
+    for an unclear passage depend on the random numbers it drew before, and so on the recordings before.
     """
 
     def __init__(
@@ -96,42 +96,42 @@ class Engine:
         note: Note = no_note,
         cancel: threading.Event | None = None,
     ) -> None:
-        """Nothing is opened yet. The arguments are those of `transcribe`."""
+        """Take the arguments of `transcribe`; open nothing yet."""
         self.options = options
         self.runtime = runtime
         self.warnings: list[str] = []
-        """What there was to say about the choice of models; it holds for every transcript."""
-        self._reporter = _reporter(self.warnings, progress, note, cancel)
+        """Warnings about the choice of models, for every transcript."""
+        self._reporter = Reporter.collect(self.warnings, progress, note, cancel)
         self._callbacks = progress, note, cancel
         self.before_fetching: Callable[[], object] = no_check
-        """Called before any model is fetched; what it raises spares the download."""
+        """Called before any model is fetched; an error of it spares the download."""
 
     def transcribe(
         self, recording: Recording, *, heard: OnPartial | None = None, journal: Journal | None = None
     ) -> Transcript:
-        """Who spoke when and what they said, as the function `transcribe`.
+        """Tell who spoke when, and the words, as the function `transcribe`.
 
-        `heard` is told while words are recognized. What is done goes into `journal`, not opened yet, and what
-        is there is not done again.
+        `heard` receives the final part while words are recognized. `journal`, not opened yet, keeps finished
+        work, which is not done again.
         """
         warnings: list[str] = []
-        run = _Run(self, _reporter(warnings, *self._callbacks), warnings, journal)
+        run = _Run(self, Reporter.collect(warnings, *self._callbacks), warnings, journal)
         if heard is not None:
             run.so_far = PartialTranscripts(heard)
         return run.transcribe(recording)
 
     @cached_property
     def chosen(self) -> store.DiarizationModels:
-        """The files of the diarizer's models. Raises ModelError."""
+        """Files of the diarizer's models. Raises ModelError."""
         return store.diarization_models(
             self.options.models, offline=self.options.offline, reporter=self._choosing
         )
 
     @cached_property
     def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
-        """The recognizer's model, or why there is none although it was asked for by name.
+        """Model of the recognizer, or the reason that the one asked for by name is missing.
 
-        Raises UsageError if it is known not to know the language.
+        Raises UsageError if it does not know the language.
         """
         try:
             model = store.recognizer_model(
@@ -177,7 +177,7 @@ class Engine:
         return voices.Known(people, self.cohort)
 
     def share(self, options: Options) -> Engine:
-        """An engine for other options, with those of the diarizer's models that are open here already."""
+        """Return an engine for other options, with the diarizer's models that are open here already."""
         other = Engine(options, self.runtime)
         other.warnings, other._reporter = self.warnings, self._reporter
         other._callbacks = self._callbacks
@@ -187,11 +187,11 @@ class Engine:
         return other
 
     def open(self) -> None:
-        """Open the diarizer's models now; otherwise the first recording does. Raises ModelError."""
+        """Open the diarizer's models now, instead of with the first recording. Raises ModelError."""
         _ = self.segmenter, self.voice
 
     def __enter__(self) -> Engine:
-        """As `open`: a model that is missing or damaged is noticed here."""
+        """Open the models, to notice a missing or damaged one here."""
         self.open()
         return self
 
@@ -199,7 +199,7 @@ class Engine:
         self.release()
 
     def release(self) -> None:
-        """Give back the memory of the models, which are opened again if they are needed."""
+        """Give back the memory of the models; a later recording opens them again."""
         for model in ("segmenter", "voice"):
             self.__dict__.pop(model, None)
 
@@ -214,7 +214,7 @@ class Engine:
 
     @property
     def _choosing(self) -> Reporter:
-        """What is said while models are chosen concerns every transcript."""
+        """Reporter that makes notes about the choice of models warnings of every transcript."""
 
         def progress(stage: str, done: float, total: float) -> None:
             if stage == "download" and not done:
@@ -222,26 +222,6 @@ class Engine:
             self._reporter.progress(stage, done, total)
 
         return replace(self._reporter, progress=progress, note=self._reporter.warn)
-
-
-def _reporter(
-    warnings: list[str], progress: Progress, note: Note, cancel: threading.Event | None
-) -> Reporter:
-    """One that collects warnings, and raises CancelledError in whatever reports once `cancel` is set."""
-
-    def check() -> None:
-        if cancel is not None and cancel.is_set():
-            raise CancelledError("cancelled")
-
-    def checked(stage: str, done: float, total: float) -> None:
-        check()
-        progress(stage, done, total)
-
-    def warn(line: str) -> None:
-        warnings.append(line if isinstance(line, AboutMachine) else str(line))  # whole
-        note(line)
-
-    return Reporter(checked, note, warn, check)
 
 
 def _with_warnings(findings: Findings, lines: Sequence[str]) -> Findings:
@@ -257,8 +237,7 @@ class _Run:
     ) -> None:
         self.engine = engine
         self.options, self.runtime = engine.options, engine.runtime
-        self.reporter = replace(reporter, progress=self._progress)
-        self._tell = reporter.progress
+        self.reporter = reporter
         self.warnings = warnings
         self.kept = journal is not None
         self.journal = journal or Journal()
@@ -266,9 +245,9 @@ class _Run:
         self.serial = engine.runtime.serial
         self.recognizer: recognition.TrackRecognizer | None = None
         self.speech: list[Speech] = []
-        """Of each track; the diarizer writes it, and the recognizer reads it."""
+        """Speech of each track; the diarizer writes it, and the recognizer reads it."""
         self.device = "cpu"
-        """What ran the voice model."""
+        """Device of the voice model."""
         self.so_far = PartialTranscripts(None)
 
     def transcribe(self, recording: Recording) -> Transcript:
@@ -286,21 +265,19 @@ class _Run:
             stack.callback(setattr, self.engine, "before_fetching", no_check)
             whisper, failure = self.engine.whisper
             self.serial = self.serial or self._too_little_memory(whisper)
-            self.recognizer = None
             if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
                 self.recognizer = stack.enter_context(self._recognizer(whisper))
                 if not self.runtime.parallel:
                     self.recognizer.hold()
-            known, replaced = self.engine.known, self.options.replaced
+            people, replaced = self.engine.known, self.options.replaced
             audio = self._decode(opened)
             if self.kept and self.journal.open(self._work(audio), self.reporter.note):
                 self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
             self.so_far.tracks = [NOT_BEGUN] * len(self.speech)
-            if self.recognizer is not None:
-                self._send(audio)
-            findings = self._found(audio)
+            self._send(audio)
+            findings = self._find(audio)
             if audio.source.transcribed.duration > LONG:
                 self.engine.release()
             if whisper is not None and self.serial:
@@ -310,46 +287,40 @@ class _Run:
             if self.recognizer is not None:
                 self.recognizer.go_on()
             with self.watch.stage("clustering"):  # beside the recognizer
-                who = assemble.diarize(findings, self.options.asked, self.reporter)
-            heard_first = replace(findings, warnings=tuple(audio.warnings))
-            self.so_far.begin(replace(who, findings=heard_first), known, replaced)
+                diarized = assemble.diarize(findings, self.options.asked, self.reporter)
+            before_words = replace(findings, warnings=tuple(audio.warnings))
+            self.so_far.begin(replace(diarized, findings=before_words), people, replaced)
             if self.recognizer is not None:
                 try:
-                    findings = _with_words(findings, self._recognized(self.recognizer, audio))
+                    findings = self._recognize(self.recognizer, findings)
                 except (CancelledError, UsageError):
                     raise
                 except WitnessError as error:
                     failure = error
         machine = list(self.engine.warnings)
-        if failure is not None:  # said aloud by whoever gets it
-            kind = machine if isinstance(failure, ModelError) else self.warnings
-            kind.append(f"no words: {failure}")
+        if failure is not None:  # the caller reports it
+            warnings = machine if isinstance(failure, ModelError) else self.warnings
+            warnings.append(f"no words: {failure}")
         findings = _with_warnings(findings, [*map(AboutMachine, machine), *self.warnings])
         with self.watch.stage("merging"):
-            heard = [track.recognition for track in findings.tracks]
-            draft = assemble.label_words(replace(who, findings=findings), heard, self.reporter)
-            given = assemble.automatic_corrections(who, draft, known, replaced, self.reporter)
-            transcript = corrections.apply(draft, given, self.reporter)
-        mode = self._mode([one for one in heard if one is not None])
+            recognitions = [track.recognition for track in findings.tracks]
+            draft = assemble.label_words(replace(diarized, findings=findings), recognitions, self.reporter)
+            automatic = assemble.automatic_corrections(diarized, draft, people, replaced, self.reporter)
+            transcript = corrections.apply(draft, automatic, self.reporter)
+        mode = self._mode([recognition for recognition in recognitions if recognition is not None])
         times = assemble.timing(self.watch, time.perf_counter() - begun, mode)
         return replace(transcript, timing=times, failure=failure)
 
-    def _progress(self, stage: str, done: float, total: float) -> None:
-        """Report it, unless the recognizer has found out that all of the work is in vain."""
-        if self.recognizer is not None:
-            self.recognizer.check()
-        self._tell(stage, done, total)
-
-    def _mode(self, heard: Sequence[Recognition]) -> Mode | None:
-        """How the words were recognized; None: they were not."""
-        if not heard:
+    def _mode(self, recognitions: Sequence[Recognition]) -> Mode | None:
+        """Return the mode of the speech recognizer; None: it did not run."""
+        if not recognitions:
             return None
         # On the cores that the diarizer needs, the recognizer waits for it.
-        waited = self.device == "cpu" and heard[0].device == "cpu" and not self.runtime.parallel
+        waited = self.device == "cpu" and recognitions[0].device == "cpu" and not self.runtime.parallel
         return Mode.SERIAL if self.serial or waited else Mode.PARALLEL
 
     def _check(self, recording: Recording) -> None:
-        """Raise what can be said before any model is fetched for it: InputError, UsageError."""
+        """Check the arguments before any model is fetched. Raises InputError, UsageError."""
         assemble.speaker_bounds(self.options.asked)
         if self.runtime.serial and self.runtime.parallel:
             raise UsageError("--serial and --parallel exclude each other")
@@ -363,7 +334,7 @@ class _Run:
         source.check(os.fspath(recording))
 
     def _decode(self, opened: Callable[[], decode.Opened]) -> decode.Audio:
-        """The recording, while the models are opened."""
+        """Decode the recording while the models are opened."""
         with ThreadPoolExecutor(1) as opener:
             models = opener.submit(self.engine.open)
             from witness.audio import decode
@@ -376,7 +347,7 @@ class _Run:
         return audio
 
     def _too_little_memory(self, whisper: ModelFile | None) -> bool:
-        """Whether both engines may use the card, and it has no room for both."""
+        """Tell if both engines may use the card, and it has no room for both."""
         if whisper is None or self.runtime.parallel:
             return False
         if self.runtime.device == Device.CPU or gpus.recognizer() is None:
@@ -399,6 +370,7 @@ class _Run:
             whisper, self.options, threads=self.runtime.cores, reporter=self.reporter, journal=self.journal
         )
         recognizer.listen(self.so_far.update)
+        self.reporter = self.reporter.checking(recognizer.check)  # it may find that the work is in vain
         return recognizer
 
     def _send(self, audio: decode.Audio) -> None:
@@ -410,20 +382,20 @@ class _Run:
             audio.source, str(audio.channels), self.engine.files, self.options
         )
 
-    def _found(self, audio: decode.Audio) -> Findings:
-        """What the diarizer's models find, or found before."""
+    def _find(self, audio: decode.Audio) -> Findings:
+        """Return the findings of the diarizer's models, of this run or of one that was interrupted."""
         name = f"findings {self.runtime.device}"
-        if (found := kept_findings.from_checkpoint(self.journal.get(name))) is not None:
-            for track, speech in zip(found.tracks, self.speech, strict=True):
+        if (findings := kept_findings.from_checkpoint(self.journal.get(name))) is not None:
+            for track, speech in zip(findings.tracks, self.speech, strict=True):
                 speech.add(track.windows)
                 speech.finish()
-            for warning in found.warnings:
-                self.reporter.warn(AboutMachine(warning) if warning in found.machine else warning)
-            self.device = found.device["embedding"] or self.device
-            return replace(found, audio=audio.source, models=self.engine.files, warnings=(), machine=())
+            for warning in findings.warnings:
+                self.reporter.warn(AboutMachine(warning) if warning in findings.machine else warning)
+            self.device = findings.device["embedding"] or self.device
+            return replace(findings, audio=audio.source, models=self.engine.files, warnings=(), machine=())
         before = len(self.warnings)
         tracks = self._tracks(audio)
-        found = Findings(
+        findings = Findings(
             audio=audio.source,
             models=self.engine.files,
             device={"embedding": self.device, "whisper": None},
@@ -433,33 +405,29 @@ class _Run:
             tracks=tracks,
             fast=self.options.fast,
         )
-        self.journal.add(name, kept_findings.encode(_with_warnings(found, self.warnings[before:])))
-        return found
+        self.journal.add(name, kept_findings.encode(_with_warnings(findings, self.warnings[before:])))
+        return findings
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
-        """What the diarizer's models find in each track."""
+        """Run the diarizer's models over each track."""
+        tracks = []
         with on_cores(self.runtime.cores) as mapper, self._networks(audio) as networks:
-            return tuple(
-                self._track(number, samples, speech, networks, mapper)
-                for number, (samples, speech) in enumerate(zip(audio.samples, self.speech, strict=True))
-            )
-
-    def _track(self, number: int, samples: Samples, speech: Speech, networks: Networks, mapper: Map) -> Track:
-        def progress(stage: str, done: float, total: float) -> None:
-            """Of all tracks, which are of the same length."""
-            self.reporter.progress(stage, number * total + done, len(self.speech) * total)
-
-        try:
-            return stream(
-                samples,
-                networks,
-                mapper=mapper,
-                watch=self.watch,
-                listener=speech.add,
-                reporter=replace(self.reporter, progress=progress),
-            )
-        finally:
-            speech.finish()
+            for number, (samples, speech) in enumerate(zip(audio.samples, self.speech, strict=True)):
+                reporter = self.reporter.of_part(number, len(self.speech))
+                try:
+                    tracks.append(
+                        stream(
+                            samples,
+                            networks,
+                            mapper=mapper,
+                            watch=self.watch,
+                            listener=speech.add,
+                            reporter=reporter,
+                        )
+                    )
+                finally:
+                    speech.finish()
+        return tuple(tracks)
 
     @contextmanager
     def _networks(self, audio: decode.Audio) -> Iterator[Networks]:
@@ -477,43 +445,35 @@ class _Run:
                     reporter=self.reporter,
                 )
             )
+            segmenter, faint, fast = self.engine.segmenter, chosen.rule.faint, self.options.fast
             if gpu is None or isinstance(voice, StretchModel):
-                yield Networks(self.engine.segmenter, voice, chosen.rule.faint, self.options.fast)
+                yield Networks(segmenter, voice, faint, fast)
             else:
-                with on_cores(
-                    1
-                ) as waiting:  # for the GPU, which does one block after the other; no core does
-                    on_gpu = replace(voice, block_trunk=gpu)
-                    if self.recognizer is not None:
-                        self.recognizer.go_on()  # the cores have little to do
-                    yield Networks(
-                        self.engine.segmenter, on_gpu, chosen.rule.faint, self.options.fast, waiting
-                    )
+                # The GPU does one block after the other, and no core does: one thread waits for it.
+                waiting = stack.enter_context(on_cores(1))
+                if self.recognizer is not None:
+                    self.recognizer.go_on()  # the cores have little to do
+                yield Networks(segmenter, replace(voice, block_trunk=gpu), faint, fast, waiting)
         if gpu is not None:
             self.device = gpu.device
 
-    def _recognized(self, recognizer: recognition.TrackRecognizer, audio: decode.Audio) -> list[Recognition]:
-        """What the recognizer heard in each track."""
-        heard = [recognizer.result() for _ in audio.samples]
-        self.watch.seconds["transcription"] = sum(one.seconds for one in heard)
-        for one in heard:
-            for warning in one.warnings:
+    def _recognize(self, recognizer: recognition.TrackRecognizer, findings: Findings) -> Findings:
+        """Wait for the words of each track, and add them to the findings."""
+        results = [recognizer.result() for _ in findings.tracks]
+        self.watch.seconds["transcription"] = sum(result.seconds for result in results)
+        for result in results:
+            for warning in result.warnings:
                 self.reporter.warn(warning)
-        return [replace(one, warnings=tuple(map(str, one.warnings))) for one in heard]
+        device = results[0].device if results else None
+        tracks = [
+            replace(track, recognition=replace(result, warnings=tuple(map(str, result.warnings))))
+            for track, result in zip(findings.tracks, results, strict=True)
+        ]
+        return replace(findings, device={**findings.device, "whisper": device}, tracks=tuple(tracks))
 
 
 def voice_subject(voice: AnyVoiceModel, file: ModelFile) -> Subject | None:
-    """The part of the voice model that can run on a GPU; None: nothing of it, because its input has no one
-    shape. `file` is where the model is from."""
+    """Return the part of a voice model that can run on a GPU; None: its input has no fixed shape."""
     if isinstance(voice, StretchModel):
         return None
     return Subject(voice.trunk_part, f"trunk of {file.name}", embedding.BLOCK_SHAPE, voice.trunk)
-
-
-def _with_words(findings: Findings, heard: list[Recognition]) -> Findings:
-    tracks = zip(findings.tracks, heard, strict=True)
-    return replace(
-        findings,
-        device={**findings.device, "whisper": heard[0].device if heard else None},
-        tracks=tuple(replace(track, recognition=one) for track, one in tracks),
-    )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Event
+
+from witness.errors import CancelledError
 
 Progress = Callable[[str, float, float], None]
 """Called as `progress(stage, done, total)` from any thread; units are the stage's own."""
@@ -57,6 +60,37 @@ class Reporter:
     """Raises CancelledError if the work is not wanted anymore; for loops that wait and report nothing."""
     aside: Callable[[], AbstractContextManager[None]] = nullcontext
     """Clears the terminal of progress meanwhile, so that a result can be printed."""
+
+    @classmethod
+    def collect(cls, warnings: list[str], progress: Progress, note: Note, cancel: Event | None) -> Reporter:
+        """Return a reporter that adds warnings to a list, and raises CancelledError once `cancel` is set."""
+
+        def check() -> None:
+            if cancel is not None and cancel.is_set():
+                raise CancelledError("cancelled")
+
+        def warn(line: str) -> None:
+            warnings.append(line if isinstance(line, AboutMachine) else str(line))  # whole
+            note(line)
+
+        return cls(progress, note, warn, check).checking(check)
+
+    def checking(self, check: Callable[[], None]) -> Reporter:
+        """Return this reporter with a check before each report of progress."""
+
+        def progress(stage: str, done: float, total: float) -> None:
+            check()
+            self.progress(stage, done, total)
+
+        return replace(self, progress=progress)
+
+    def of_part(self, number: int, parts: int) -> Reporter:
+        """Return a reporter for one of several equally long parts."""
+
+        def progress(stage: str, done: float, total: float) -> None:
+            self.progress(stage, number * total + done, parts * total)
+
+        return replace(self, progress=progress)
 
 
 SILENT = Reporter()

@@ -33,9 +33,9 @@ arrived = threading.Event()
 """Set once a signal has arrived. Nobody may wait for it: the handler sets it, maybe in the middle of that."""
 
 _DECODING = tuple(
-    str(Path(atomic.__file__).parent / "audio" / name) for name in ("ffmpeg.py", "frames.py", "sound.py")
+    str(Path(__file__).parents[1] / "audio" / name) for name in ("ffmpeg.py", "frames.py", "sound.py")
 )
-"""The modules that call PyAV; they report progress all the time."""
+"""Modules that call PyAV; they report progress all the time."""
 
 _received: list[int] = []
 _told = threading.Lock()  # held once it is said that the command was interrupted
