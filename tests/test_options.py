@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from witness import machine_limits, pipeline, tracing
 from witness.audio import fifo, sound
-from witness.cli import lists, options
+from witness.cli import options
 from witness.cli.batch import batch_command
 from witness.cli.main import main
 from witness.cli.run import LiveText, run
@@ -104,7 +104,7 @@ def test_what_is_not_a_vocabulary_is_refused(tmp_path: Path, content: bytes, pro
     path = tmp_path / "names.txt"
     path.write_bytes(content)
     with pytest.raises(click.BadParameter, match=problem) as failure:
-        lists.terms(path)
+        options.terms(path)
     assert str(path) in failure.value.message
 
 
@@ -114,20 +114,20 @@ def test_a_vocabulary_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pipe = tmp_path / "names"
     os.mkfifo(pipe)
     with pytest.raises(click.BadParameter, match="no program has written into this pipe"):
-        lists.terms(pipe)
+        options.terms(pipe)
     monkeypatch.undo()
     writer = threading.Thread(target=lambda: pipe.write_bytes(b"Anna\nLena\n"))
     writer.start()
-    assert lists.terms(pipe) == ("Anna", "Lena")
+    assert options.terms(pipe) == ("Anna", "Lena")
     writer.join()
 
 
 def test_a_vocabulary_is_a_term_a_line(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_bytes("\ufeff# people\r\nWanjiru  Oyelaran\r\n\r\n نیم\u200cفاصله\r\n".encode())
-    assert lists.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
+    assert options.terms(path) == ("Wanjiru Oyelaran", "نیم\u200cفاصله")
     path.write_bytes(b"Anna\x1b[31m\n")
-    assert lists.terms(path) == ("Anna\x1b[31m",)  # the recognizer says that it hears of no command
+    assert options.terms(path) == ("Anna\x1b[31m",)  # the recognizer says that it hears of no command
     assert Options(vocabulary=["Anna", "K2"]).vocabulary == ("Anna", "K2")
     with pytest.raises(UsageError, match="list of names"):
         Options(vocabulary="Anna")

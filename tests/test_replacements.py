@@ -9,7 +9,7 @@ import click
 import pytest
 
 from conftest import in_process
-from witness.cli import lists
+from witness.cli import options
 from witness.schema import Word
 from witness.transcript.corrections import apply_rules
 
@@ -70,7 +70,7 @@ def test_scripts_without_spaces():
 def test_rules_are_read_from_a_file(tmp_path: Path):
     path = tmp_path / "rules.txt"
     path.write_text("# products\ncooper netties, kuber nettis = Kubernetes\n\nlaura = Lara\n", "utf-8")
-    assert lists.rules(path) == (
+    assert options.rules(path) == (
         ("cooper netties", "Kubernetes"),
         ("kuber nettis", "Kubernetes"),
         ("laura", "Lara"),
@@ -78,10 +78,10 @@ def test_rules_are_read_from_a_file(tmp_path: Path):
     for line in ("laura", "laura =", "= Lara", "a,, b = c"):
         path.write_text(line)
         with pytest.raises(click.BadParameter, match="write it as HEARD, HEARD = WRITTEN"):
-            lists.rules(path)
+            options.rules(path)
     path.write_text("laura = L\x1bara")
     with pytest.raises(click.BadParameter, match="has control characters; take them out"):
-        lists.rules(path)
+        options.rules(path)
 
 
 def test_an_address_is_not_a_recording(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from witness.storage import atomic
 
 if TYPE_CHECKING:
     from witness.work.batch import Batch, BatchProgress, Tell
+    from witness.work.queue import Workers
 
 SILENCE = 30.0
 """Seconds between two lines about a batch in a log."""
@@ -35,15 +37,10 @@ SILENCE = 30.0
     help="Folder for the results.",
 )
 @options.formats("Format to write; repeatable.", default=("json", "txt"), show_default=True)
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, options.MOST),
-    metavar="N",
-    help="Recordings at a time. [default: one per core, if there is memory]",
-)
-@click.option("--force", is_flag=True, help="Also do again what is done.")
-@click.option("--retry-failed", is_flag=True, help="Also try again what failed before.")
-@click.option("--watch", is_flag=True, help="Continue with recordings that appear, once they stop growing.")
+@options.whole("--jobs", 1, options.MOST, "Recordings at a time. [default: one per core, if there is memory]")
+@options.flag("--force", "Also do finished recordings again.")
+@options.flag("--retry-failed", "Also try failed recordings again.")
+@options.flag("--watch", "Continue with recordings that appear, once they stop growing.")
 @click.option(
     "--limit-time",
     type=options.Number(0, min_open=True),
@@ -66,12 +63,7 @@ SILENCE = 30.0
 @click.option(
     "--gpu", "gpus", metavar="0,1,...", help="Cards for --device migraphx, one worker each. [default: 0]"
 )
-@click.option(
-    "--threads",
-    type=click.IntRange(1, options.MOST),
-    metavar="N",
-    help="Cores for each recording. [default: a fair share]",
-)
+@options.whole("--threads", 1, options.MOST, "Cores for each recording. [default: a fair share]")
 @options.HTML_AUDIO
 @options.STYLE
 @options.NO_STAGES
@@ -102,7 +94,7 @@ def batch_command(
     report.json and the table at the end name it. Exit code 3 if any failed or was lost with its cluster.
     """
     style = options.style(asked)
-    wanted = Options(**asked)
+    choices = Options(**asked)
     cards = [0] if gpus is None else _cards(gpus)
     if scheduler is not None:
         _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
@@ -124,9 +116,8 @@ def batch_command(
     private = "json" in formats and not no_findings  # voices are beside it
     course = BatchCourse()
     with locked(to, private=private), options.progress(quiet, course=course) as reporter:
-        tell = _tell(reporter, course)
         settings = produce.resolve_settings(
-            wanted,
+            choices,
             keep_findings=not no_findings,
             html_audio=PageAudio(html_audio),
             style=style,
@@ -135,22 +126,27 @@ def batch_command(
         work = Batch(request, settings)
         try:
             if scheduler is not None:
-                _run_on_cluster(work, scheduler, Device(device), tell, reporter)
-            elif device == Device.MIGRAPHX:
-                if jobs is not None:
-                    reporter.note("--jobs has no effect with --device migraphx: each card has one worker")
-                runtime = pool.worker_runtime(len(cards), Device.MIGRAPHX, threads)
-                _run_here(work, list(cards), runtime, tell, reporter)
+                from witness.work import cluster
+
+                processes: AbstractContextManager[Workers] = cluster.connect(scheduler, reporter)
+                runtime = Runtime(Device(device))
             else:
-                if gpus is not None:
-                    reporter.note("--gpu has no effect without --device migraphx")
-                workers = _workers(work, jobs, settings.weights, reporter)
-                runtime = pool.worker_runtime(workers, Device(device), threads)
-                _run_here(work, [None] * workers, runtime, tell, reporter)
+                if device == Device.MIGRAPHX:
+                    if jobs is not None:
+                        reporter.note("--jobs has no effect with --device migraphx: each card has one worker")
+                    slots: list[int | None] = list(cards)
+                else:
+                    if gpus is not None:
+                        reporter.note("--gpu has no effect without --device migraphx")
+                    slots = [None] * _workers(work, jobs, settings.weights, reporter)
+                processes = pool.Pool(slots)
+                runtime = pool.worker_runtime(len(slots), Device(device), threads)
+            with processes as workers:
+                work.run(workers, runtime, tell=_tell(reporter, course), reporter=reporter)
             if old := work.outdated():
                 reporter.note(
-                    f"{', '.join(old)} files of an earlier run were left as they are and may differ from the "
-                    "new results; give all formats with -f, or delete them"
+                    f"{', '.join(old)} files of an earlier run were not written and may differ from the new "
+                    "results; give all formats with -f, or delete them"
                 )
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if left := work.summary().left:
@@ -159,34 +155,34 @@ def batch_command(
                     f"{text.count(left, 'recording')} {are} left; run the same command again to continue"
                 )
             if not (watch and signals.exit_code() == signals.INTERRUPTED):
-                raise  # otherwise it is how one ends what watches
+                raise  # otherwise Ctrl-C is the way to end --watch
     atomic.write(work.table().encode("utf-8", "replace"), None)
     summary = work.summary()
     if summary.failed or summary.left:
         raise SystemExit(PartlyFailedError.exit_code)
 
 
-def _cards(given: str) -> list[int]:
-    """`0,1` -> the numbers. Raises UsageError."""
-    parts = [part.strip() for part in given.split(",")]
+def _cards(text: str) -> list[int]:
+    """Return the numbers in `0,1`. Raises UsageError."""
+    parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() for part in parts):
-        raise UsageError(f"--gpu {given}: write it as 0 or 0,1")
+        raise UsageError(f"--gpu {text}: write it as 0 or 0,1")
     return [int(part) for part in parts]
 
 
 def _refuse_with_scheduler(values: dict[str, object]) -> None:
-    """Raise UsageError if one of these options was given."""
-    given = [name for name, value in values.items() if value is not None]
-    if given:
-        have = "has" if len(given) == 1 else "have"
+    """Raise UsageError if one of these options has a value."""
+    names = [name for name, value in values.items() if value is not None]
+    if names:
+        have = "has" if len(names) == 1 else "have"
         raise UsageError(
-            f"{' and '.join(given)} {have} no effect with --scheduler, where the Dask workers decide; "
+            f"{' and '.join(names)} {have} no effect with --scheduler, where the Dask workers decide; "
             "leave out one or the other"
         )
 
 
 def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) -> int:
-    """How many workers without a card of their own there are; a note if they are fewer than asked for."""
+    """Return the number of workers without a card; note if the memory is for fewer than asked for."""
     from witness.work import pool
 
     recordings = options.MOST if work.request.watch else len(work.todo)
@@ -196,22 +192,8 @@ def _workers(work: Batch, jobs: int | None, weights: int, reporter: Reporter) ->
     return workers
 
 
-def _run_here(work: Batch, gpus: list[int | None], runtime: Runtime, tell: Tell, reporter: Reporter) -> None:
-    from witness.work.pool import Pool
-
-    with Pool(gpus) as workers:
-        work.run(workers, runtime, tell=tell, reporter=reporter)
-
-
-def _run_on_cluster(work: Batch, scheduler: str, device: Device, tell: Tell, reporter: Reporter) -> None:
-    from witness.work import cluster
-
-    with cluster.connect(scheduler, reporter) as workers:
-        work.run(workers, Runtime(device), tell=tell, reporter=reporter)
-
-
 def _tell(reporter: Reporter, course: BatchCourse) -> Tell:
-    """Report how far a batch is: by a bar on a terminal, and by a line every half minute everywhere."""
+    """Return a callback that shows the progress of a batch: a bar, and a line every half minute."""
     said = time.monotonic()
 
     def tell(batch: BatchProgress) -> None:
@@ -229,12 +211,11 @@ def _tell(reporter: Reporter, course: BatchCourse) -> Tell:
 
 
 class BatchCourse:
-    """How far a batch is, with the estimate that its lines have."""
+    """Progress of a batch, with the estimate of its lines."""
 
     def __init__(self) -> None:
         self.left: float | None = None
         """Seconds."""
 
     def hear(self, stage: str, done: float, total: float) -> options.Left | None:
-        """As `options.Course`."""
         return options.Left(done / max(1.0, total), self.left) if stage == "recordings" else None

@@ -111,7 +111,7 @@ def bench_accuracy(
     show_default=True,
     help="Runs of each recording in each way.",
 )
-@click.option("--vs-serial", is_flag=True, help="Also run it with the words after the speakers.")
+@options.flag("--vs-serial", "Also run it with the words after the speakers.")
 @options.JSON
 @options.MODELS
 @options.WHISPER

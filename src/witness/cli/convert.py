@@ -48,20 +48,20 @@ def convert_command(
         formats = tuple(form for form in formats if form != Format.JSON)  # that is there already
         if not formats:
             raise UsageError("a transcript is JSON already; choose another format, or another folder with -o")
-    found = find(inputs)
-    if not found:
+    chosen = find(inputs)
+    if not chosen:
         raise UsageError(NOTHING)
     with options.progress(quiet) as reporter:
         convert = partial(
             _convert, formats=formats, html_audio=PageAudio(html_audio), style=style, reporter=reporter
         )
-        if len(found) == 1 and not Path(inputs[0]).is_dir():
-            path = found[0].path
+        if len(chosen) == 1 and not Path(inputs[0]).is_dir():
+            path = chosen[0].path
             convert(path, f"{path.parent}{os.sep}" if to is None and formats else to)
             return
         if not formats or to == "-" or (to and (Path(to).is_file() or output_paths.format_of(Path(to).name))):
             raise UsageError("several transcripts need a format (-f) and, if not beside them, a folder (-o)")
-        _convert_all(found, to, convert, reporter)
+        _convert_all(chosen, to, convert, reporter)
 
 
 @dataclass(frozen=True)
@@ -70,64 +70,64 @@ class Chosen:
 
     path: Path
     folder: Path
-    """Where it lies below the folder that was named; "." if it was named itself."""
+    """Its folder below the folder that was named; "." if it was named itself."""
 
 
 def find(inputs: Sequence[str]) -> list[Chosen]:
-    """The files that are named, those that patterns match, and the JSON below folders that is not hidden.
+    """Return the files that are named or match patterns, and the JSON below folders that is not hidden.
 
     Several folders keep their names. No file comes twice.
     """
-    folders = [Path(given) for given in inputs if Path(given).is_dir()]
-    found: dict[Path, Chosen] = {}
-    for given in inputs:
-        path = Path(given)
+    several = sum(map(os.path.isdir, inputs)) > 1
+    chosen: dict[Path, Chosen] = {}
+    for text in inputs:
+        path = Path(text)
         if path.is_dir():
             if path.suffix == ".json":  # a link to a folder, under the name of a transcript
                 files.refuse_link(path)
-            above = Path(path.resolve().name) if len(folders) > 1 else Path()
+            above = Path(path.resolve().name) if several else Path()
             for file in sorted(path.rglob("*.json")):
                 below = file.relative_to(path)
                 if file.is_file() and not any(part.startswith(".") for part in below.parts):
-                    found.setdefault(file.resolve(), Chosen(file, above / below.parent))
+                    chosen.setdefault(file.resolve(), Chosen(file, above / below.parent))
         else:
-            named = path.exists() or not glob.has_magic(given)
-            matches = [path] if named else [Path(one) for one in sorted(glob.glob(given, recursive=True))]  # noqa: PTH207
-            for match in matches:
-                found.setdefault(match.resolve(), Chosen(match, Path()))
-    return list(found.values())
+            named = path.exists() or not glob.has_magic(text)
+            matches = [text] if named else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
+            for match in map(Path, matches):
+                chosen.setdefault(match.resolve(), Chosen(match, Path()))
+    return list(chosen.values())
 
 
 def _convert_all(
-    found: Sequence[Chosen], to: str | None, convert: Callable[[Path, str], None], reporter: Reporter
+    chosen: Sequence[Chosen], to: str | None, convert: Callable[[Path, str], None], reporter: Reporter
 ) -> None:
-    """Convert what is found, beside it or in the same tree in `to`. Raises PartlyFailedError, UsageError."""
+    """Convert files beside themselves or into the same tree in `to`. Raises PartlyFailedError, UsageError."""
     from witness.transcript.store import OtherJsonError
 
     made: dict[tuple[Path, str], Path] = {}
     failed: list[str] = []
     others = 0
-    for number, one in enumerate(found):
-        reporter.progress("transcripts", number, len(found))
-        folder = one.path.parent if to is None else Path(to) / one.folder
-        first = made.setdefault((folder, one.path.stem), one.path)
+    for number, file in enumerate(chosen):
+        reporter.progress("transcripts", number, len(chosen))
+        folder = file.path.parent if to is None else Path(to) / file.folder
+        first = made.setdefault((folder, file.path.stem), file.path)
         try:
-            files.refuse_link(folder, one.path.parent if to is None else Path(to))
-            if first != one.path:
-                raise InputError(f"{one.path}: {first} has the same name; convert them to different folders")
-            convert(one.path, f"{folder}{os.sep}")
+            files.refuse_link(folder, file.path.parent if to is None else Path(to))
+            if first != file.path:
+                raise InputError(f"{file.path}: {first} has the same name; convert them to different folders")
+            convert(file.path, f"{folder}{os.sep}")
         except OtherJsonError:
-            del made[folder, one.path.stem]
+            del made[folder, file.path.stem]
             others += 1
         except InputError as error:
             failed.append(str(error))
             reporter.note(f"failed: {error}")
-    if others == len(found):
+    if others == len(chosen):
         raise UsageError(NOTHING)
     if others:
         reporter.note(f"{others} other JSON files were skipped")
     if failed:
-        raise PartlyFailedError(f"{len(failed)} of {len(found) - others} transcripts failed: {failed[0]}")
+        raise PartlyFailedError(f"{len(failed)} of {len(chosen) - others} transcripts failed: {failed[0]}")
 
 
 def _convert(

@@ -72,7 +72,7 @@ def enroll_command(
 def enroll(name: str, recordings: Sequence[str], engine: Engine, reporter: Reporter = SILENT) -> Voice:
     """Return the voice of the one person who speaks in all the recordings.
 
-    Note a recording in which there may be two. Raises InputError if a recording has several speakers, too
+    Note a recording that may have two. Raises InputError if a recording has several speakers, too
     little speech or another voice than the first; ModelError.
     """
     from witness.diarization import voices

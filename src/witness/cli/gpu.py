@@ -29,7 +29,7 @@ def gpu_group(ctx: click.Context) -> None:
 @gpu_group.command("status")
 @options.JSON
 def gpu_status(as_json: bool) -> None:
-    """Show the AMD cards, and what each compiled graph is for, what it saves, and whether it is used."""
+    """Show the AMD cards, and the model, the gain and the use of each compiled graph."""
     from witness.gpu import graphs
 
     inventory = graphs.take_inventory()
@@ -55,7 +55,7 @@ def gpu_status(as_json: bool) -> None:
 @options.SHAPE
 @options.GPU
 @options.PRECISION
-@click.option("--exhaustive", is_flag=True, help="Let MIGraphX try all kernels, which takes a long time.")
+@options.flag("--exhaustive", "Let MIGraphX try all kernels, which takes a long time.")
 @options.LIMIT
 @options.OFFLINE
 def gpu_warm(
@@ -143,7 +143,7 @@ def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
 
 
 def _measured(graph: Graph) -> str:
-    """One line on what a compiled graph is for, and what was measured with it."""
+    """Describe a compiled graph and its measurements in one line."""
     key, measured = graph.key, graph.measured
     how = "imported" if measured.compile_s is None else f"compiled in {measured.compile_s:.1f} s"
     shape = "x".join(map(str, key.shape))

@@ -33,21 +33,21 @@ from witness.cli import (
 from witness.errors import CancelledError, WitnessError, broken_package, lacks_memory
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
-"""Errors that somebody can cure who may write elsewhere."""
+"""Errors that another disk or folder cures."""
 
 
 class _DefaultRun(click.Group):
-    """A group that takes whatever is not one of its commands as arguments of `run`."""
+    """A group that takes anything but its commands as arguments of `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {"--help", "-h", "--version", *self.commands}
-        args = self._meant(args)
-        if args and args[0] not in own:
+        words = {"--help", "-h", "--version", *self.commands}
+        args = self._translated(args)
+        if args and args[0] not in words:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
-    def _meant(self, args: list[str]) -> list[str]:
-        """What somebody means who expects the words of other programs."""
+    def _translated(self, args: list[str]) -> list[str]:
+        """Translate commands of other programs."""
         match args:
             case ["help", *rest]:
                 return [*(rest if rest and rest[0] in self.commands else ()), "--help"]
@@ -143,11 +143,11 @@ def _failed(error: Exception) -> int:
     if isinstance(error, WitnessError):
         return _complain(str(error), error.exit_code)
     if isinstance(error, OSError):
-        place = error.filename or "stdout"
+        path = error.filename or "stdout"
         fix = "check the disk or the network drive that it is on"
         if error.errno in _NO_ROOM:
             fix = "free disk space or fix the folder's permissions"
-        return _complain(f"{place}: {error.strerror}; {fix}", 1)
+        return _complain(f"{path}: {error.strerror}; {fix}", 1)
     if os.environ.get("WITNESS_DEBUG"):
         raise error
     if (message := broken_package(error)) is not None:

@@ -42,7 +42,8 @@ def models_list(as_json: bool) -> None:
         words = store.find_word_model(**_engines())
         better = f"; for the better one, run: {words.fix}" if words.fix else ""
         click.echo(
-            f"note: * is what auto takes without fetching; --whisper auto is {words.finding}{better}",
+            "note: * marks the models that auto would use without fetching; --whisper auto is "
+            f"{words.finding}{better}",
             err=True,
         )
 
@@ -65,7 +66,7 @@ def models_path(name: str) -> None:
 @click.option(
     "--force", is_flag=True, help="Also fetch files that are already here, to replace damaged ones."
 )
-@click.option("--offline", is_flag=True, help="Open no socket; say what is missing.")
+@click.option("--offline", is_flag=True, help="Open no socket; name the missing models.")
 @click.option(
     "--recognizer",
     type=click.Choice(["auto", "whisper.cpp", "ctranslate2", "transcribe-cpp"]),
@@ -77,7 +78,7 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
     """Download and verify models.
 
     NAMES are names of models or sets (standard, community-1, campplus), or sizes such as base: the
-    recognizer's model of that size. Without any, what a first run needs is fetched.
+    recognizer's model of that size. Without any, the models for a first run are fetched.
     """
     from witness.models import engines, store
     from witness.options import Recognizer
@@ -117,7 +118,7 @@ def models_verify(as_json: bool) -> None:
 
 
 def _engines() -> dict[str, Any]:
-    """What decides which models `auto` takes."""
+    """Return the engines that `auto` chooses models for."""
     from witness.models import engines
     from witness.recognition import gpus
 
@@ -137,29 +138,18 @@ def _print(models: Sequence[OnDisk], as_json: bool) -> None:
         file = model.file
         mark = "*" if file.name in taken else ""
         size = f"{file.total / 1e6:,.1f} MB"
-        kind, sha256 = file.engine or file.role, file.sha256[:SHORT]
+        role, sha256 = file.engine or file.role, file.sha256[:SHORT]
         where = str(model.path or "-")
-        row = mark, file.name, kind, size, file.license, file.source, model.state, sha256, where
+        row = mark, file.name, role, size, file.license, file.source, model.state, sha256, where
         table.append(row)
     options.say(text.table(table, left=(0, 1, 2, 4, 5, 6, 7, 8)))
 
 
 def _row(model: OnDisk) -> dict[str, object]:
     file = model.file
-    return {
-        "name": file.name,
-        "role": file.role,
-        "recognizer": file.engine,
-        "source": file.source,
-        "repository": file.repository,
-        "revision": file.revision,
-        "file": file.file,
-        "size": file.total,
-        "sha256": file.sha256,
-        "files": [asdict(part) for part in file.parts],
-        "package": asdict(file.checkpoint) if file.checkpoint else None,
-        "licence": file.license,
-        "attribution": file.attribution,
-        "state": model.state,
-        "path": model.path,
-    }
+    keys = {"recognizer": "engine", "size": "total", "licence": "license"}
+    names = ["name", "role", "recognizer", "source", "repository", "revision", "file", "size", "sha256"]
+    names += ["files", "package", "licence", "attribution"]
+    row = {name: getattr(file, keys.get(name, name), None) for name in names}
+    files, package = [asdict(part) for part in file.parts], file.checkpoint and asdict(file.checkpoint)
+    return {**row, "files": files, "package": package, "state": model.state, "path": model.path}

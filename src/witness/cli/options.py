@@ -1,4 +1,4 @@
-"""What the commands share: options, progress on stderr, and the help of a group."""
+"""Options of several commands, short text files that they name, progress on stderr, and help of a group."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from witness import languages
+from witness.audio import fifo
 from witness.cli import signals
-from witness.cli.lists import rules, terms
 from witness.formats.registry import Format
 from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
 from witness.progress import LongNote, Reporter
-from witness.storage import atomic, cache
-from witness.text import printable
+from witness.storage import atomic, cache, files
+from witness.text import printable, without_commands
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 MANY = 15
 """Options of a command above which its help has sections."""
-
-
+LONGEST_PAUSE = 86_400
+"""Seconds, a day; a longer one is a slip of the finger."""
+MOST = 10_000
+"""Cores or jobs; a larger number is a slip of the finger."""
+LARGEST_LIST = 1 << 16
+"""Bytes of a list of terms or rules; a recognizer listens to far less."""
 SECTIONS = {
     "Result": "formats to force no_findings html_audio",
     "Reading": "pauses fillers line_width lines words speaker_names times",
@@ -41,47 +45,32 @@ SECTIONS = {
     "Recording": "start end",
     "Machine": "device gpu threads serial parallel offline jobs limit_time limit_memory scheduler",
 }
-"""The sections of `--help` and the parameters in each; the others follow in a section of their own."""
+"""Sections of `--help` and the parameters in each; the others follow in a section of their own."""
 
 
 class Command(click.Command):
-    """A command whose help lists its options by what they are about."""
+    """A command whose help has its options in sections, by subject."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does, but in sections where there are many."""
         rows = {
             parameter.name or "": row
             for parameter in self.get_params(ctx)
             if (row := parameter.get_help_record(ctx)) is not None
         }
-        sections = {title: names.split() for title, names in SECTIONS.items()} if len(rows) > MANY else {}
+        sections = SECTIONS if len(rows) > MANY else {}
         for title, names in sections.items():
-            if found := [rows.pop(name) for name in names if name in rows]:
+            if section := [rows.pop(name) for name in names.split() if name in rows]:
                 with formatter.section(title):
-                    formatter.write_dl(found)
+                    formatter.write_dl(section)
         with formatter.section("Other" if sections else "Options"):
             formatter.write_dl(list(rows.values()))
 
 
-class Option(Protocol):
-    """A decorator that gives a command an option, or several."""
-
-    def __call__(self, command: Decorated, /) -> Decorated: ...
-
-
-LONGEST_PAUSE = 86_400
-"""Seconds, a day; a longer one is a slip of the finger."""
-MOST = 10_000
-"""Cores or jobs; a larger number is a slip of the finger."""
-
-
-def choice(kind: type[Choice]) -> click.Choice[str]:
-    """The words of an enumeration; the class itself would stand for its names, which are in capitals."""
-    return click.Choice([item.value for item in kind])
+# --- values ---
 
 
 def moment(value: str | float) -> float:
-    """A time in a recording, in seconds: 90, 1:30 and 0:01:30 are the same, and any may have decimals.
+    """Return a time in a recording in seconds: 90, 1:30 and 0:01:30 are the same, and may have decimals.
 
     Raises click's BadParameter, which ends as UsageError does.
     """
@@ -97,7 +86,7 @@ def moment(value: str | float) -> float:
 
 
 def can_be_written(path: Path | None) -> Path | None:
-    """The path itself. Raises click's BadParameter if no file can be made there, and for a pipe."""
+    """Return the path. Raises click's BadParameter if no file can be made there, and for a pipe."""
     if path is None:
         return None
     if path.exists() and not path.is_file():
@@ -109,24 +98,70 @@ def can_be_written(path: Path | None) -> Path | None:
     return path
 
 
-def _whisper_models(begun: str) -> list[CompletionItem]:
-    """What --whisper may be that begins so: the words, the names of the table and their sizes, or a path."""
+def terms(path: Path | None) -> tuple[str, ...]:
+    """Return the names and terms in a file, one a line. Raises click's BadParameter."""
+    return () if path is None else _lines_of(path, "a vocabulary", "one name or term a line")
+
+
+def rules(path: Path | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs to replace, of a file with lines like "cooper netties = Kubernetes".
+
+    Raises click's BadParameter.
+    """
+    form = "lines like HEARD = WRITTEN"
+    pairs: list[tuple[str, str]] = []
+    for line in () if path is None else _lines_of(path, "a list of replacements", form):
+        left, sign, written = (part.strip() for part in line.partition("="))
+        spoken = [words.strip() for words in left.split(",")]
+        if without_commands(line) != line:
+            raise click.BadParameter(f"{path}: {line[:80]!r} has control characters; take them out")
+        if not sign or not written or not all(spoken):
+            raise click.BadParameter(
+                f"{path}: {line[:80]!r} is not a rule; write it as HEARD, HEARD = WRITTEN"
+            )
+        pairs += [(words, written) for words in spoken]
+    return tuple(pairs)
+
+
+def _lines_of(path: Path, subject: str, form: str) -> tuple[str, ...]:
+    """Return the lines of a short text file, without empty ones and comments. Raises click's BadParameter."""
+    try:
+        read = fifo.read if path.is_fifo() else files.read_some
+        content = read(path, LARGEST_LIST + 1)
+        text = "" if len(content) > LARGEST_LIST else content.decode("utf-8-sig")
+    except fifo.SilentError as error:
+        raise click.BadParameter(f"{path}: {error.strerror}; give a text file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read as text; save it as UTF-8, {form}") from error
+    if len(content) > LARGEST_LIST:
+        limit = f"at most {LARGEST_LIST >> 10} KiB"
+        raise click.BadParameter(f"{path} is too long for {subject}; give {limit}, {form}")
+    if b"\0" in content:
+        raise click.BadParameter(f"{path} has zero bytes, so it is not a text; save it as UTF-8, {form}")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    if not (lines := [line for line in lines if line and not line.startswith("#")]):
+        raise click.BadParameter(f"{path} is empty; write {form}")
+    return tuple(lines)
+
+
+def _complete_whisper(begun: str) -> list[CompletionItem]:
+    """Complete --whisper: auto, none, sizes and names of the catalogue, or a path."""
     from witness.models import catalogue
 
     names = [entry.name for entry in catalogue.TABLE if entry.role == "whisper"]
     sizes = [name.removeprefix(catalogue.PREFIX) for name in names]
-    known = dict.fromkeys(["auto", "none", *sizes, *names])
-    found = [CompletionItem(name) for name in known if name.startswith(begun)]
-    return found or [CompletionItem(begun, type="file")]
+    words = dict.fromkeys(["auto", "none", *sizes, *names])
+    items = [CompletionItem(word) for word in words if word.startswith(begun)]
+    return items or [CompletionItem(begun, type="file")]
 
 
-def _languages(begun: str) -> list[CompletionItem]:
-    """The languages that begin so, by code or by name; after a comma, one more."""
+def _complete_language(begun: str) -> list[CompletionItem]:
+    """Complete a language by code or by name; after a comma, one more."""
     before, comma, last = begun.rpartition(",")
-    known = {**languages.NAMES, languages.MULTI: "found every ten seconds"}
+    names = {**languages.NAMES, languages.MULTI: "found every ten seconds"}
     return [
         CompletionItem(f"{before}{comma}{code}", help=name)
-        for code, name in known.items()
+        for code, name in names.items()
         if code.startswith(last.lower()) or (last and name.startswith(last.lower()))
     ]
 
@@ -135,14 +170,23 @@ class Number(click.FloatRange):
     """A range of numbers that refuses nan, which lies in each of click's."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
             self.fail("nan is not a number; write it as 2 or 0.5", param, ctx)
-        return found
+        return number
+
+
+# --- options ---
+
+
+class Option(Protocol):
+    """A decorator that gives a command an option, or several."""
+
+    def __call__(self, command: Decorated, /) -> Decorated: ...
 
 
 def together(*group: Option) -> Option:
-    """Several options as one decorator, which `--help` lists in this order."""
+    """Return several options as one decorator, which `--help` lists in this order."""
 
     def decorate(command: Decorated) -> Decorated:
         for option in reversed(group):
@@ -150,6 +194,29 @@ def together(*group: Option) -> Option:
         return command
 
     return decorate
+
+
+def choice(name: str, choices: type[Choice], help_text: str) -> Option:
+    """Return an option for one of the words of an enumeration, whose first is the default."""
+    words = [item.value for item in choices]
+    return click.option(name, type=click.Choice(words), default=words[0], show_default=True, help=help_text)
+
+
+def flag(name: str, help_text: str) -> Option:
+    return click.option(name, is_flag=True, help=help_text)
+
+
+def whole(name: str, minimum: int, maximum: int | None, help_text: str, metavar: str = "N") -> Option:
+    """Return an option for a whole number."""
+    return click.option(name, type=click.IntRange(minimum, maximum), metavar=metavar, help=help_text)
+
+
+def text_file(name: str, parameter: str, read: Callable[[Path | None], object], help_text: str) -> Option:
+    """Return an option for a short text file."""
+    path = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option(
+        name, parameter, type=path, metavar="FILE", callback=lambda _, __, path: read(path), help=help_text
+    )
 
 
 FORMATS = [form.value for form in Format]
@@ -170,62 +237,41 @@ WHISPER = click.option(
     default="auto",
     show_default=True,
     metavar="auto|none|NAME|PATH",
-    shell_complete=lambda _, __, begun: _whisper_models(begun),
+    shell_complete=lambda _, __, begun: _complete_whisper(begun),
     help="Model that recognizes words: a name from `witness models list`, a size, a file or a folder.",
 )
-RECOGNIZER = click.option(
+RECOGNIZER = choice(
     "--recognizer",
-    type=choice(Recognizer),
-    default=Recognizer.AUTO.value,
-    show_default=True,
-    help="Engine that recognizes words; auto is what uses a GPU here, else CTranslate2 if it is installed.",
+    Recognizer,
+    "Engine that recognizes words; auto: a GPU engine if one works here, else CTranslate2 if installed.",
 )
 LANGUAGE = click.option(
     "--language",
     metavar="NAME|multi",
-    shell_complete=lambda _, __, begun: _languages(begun),
+    shell_complete=lambda _, __, begun: _complete_language(begun),
     callback=lambda _, __, text: None if text is None else languages.parse(text),
     help="Language: de or german; de,en: one of these; multi: found every ten seconds. [default: found]",
 )
-TRANSLATE = click.option("--translate", is_flag=True, help="Write the words in English, whatever is spoken.")
-FAST_WORDS = click.option(
-    "--fast-words", is_flag=True, help="Search less for each word: less time, more errors."
-)
-VOCABULARY = click.option(
-    "--vocabulary",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    callback=lambda _, __, path: terms(path),
-    help="Text file of names and terms that may occur, one a line.",
+TRANSLATE = flag("--translate", "Write the words in English, in any language that is spoken.")
+FAST_WORDS = flag("--fast-words", "Search less for each word: less time, more errors.")
+VOCABULARY = text_file(
+    "--vocabulary", "vocabulary", terms, "Text file of names and terms that may occur, one a line."
 )
 PROMPT = click.option(
     "--prompt", default="", metavar="TEXT", help="Text in the style and with the names that are expected."
 )
-REPLACE = click.option(
-    "--replace",
-    "replaced",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    callback=lambda _, __, path: rules(path),
-    help="Text file of what to write for what is heard, one rule a line: HEARD, HEARD = WRITTEN.",
+REPLACE = text_file(
+    "--replace", "replaced", rules, "Text file of words to replace, one rule a line: HEARD, HEARD = WRITTEN."
 )
-CHANNELS = click.option(
+CHANNELS = choice(
     "--channels",
-    type=choice(Channels),
-    default=Channels.AUTO.value,
-    show_default=True,
-    help="Mix the channels, or split them and find the speakers of each; auto splits the sides of a call.",
+    Channels,
+    "Mix the channels, or split them and find the speakers of each; auto splits the sides of a call.",
 )
-PRECISION = click.option(
-    "--precision",
-    type=choice(Precision),
-    default=Precision.FP32.value,
-    show_default=True,
-    help="Precision of the voice model on a GPU; fp16 changes the result slightly.",
+PRECISION = choice(
+    "--precision", Precision, "Precision of the voice model on a GPU; fp16 changes the result slightly."
 )
-FAST = click.option(
-    "--fast", is_flag=True, help="Analyze less of the audio: a third less work, slightly less accurate."
-)
+FAST = flag("--fast", "Analyze less of the audio: a third less work, slightly less accurate.")
 START = click.option(
     "--from",
     "start",
@@ -235,116 +281,83 @@ START = click.option(
     help="Where in the recording to begin: 90, 1:30 or 0:01:30. [default: its beginning]",
 )
 END = click.option("--to", "end", type=moment, metavar="TIME", help="Where to stop. [default: its end]")
-OFFLINE = click.option("--offline", is_flag=True, help="Open no socket; use the models on this disk.")
+OFFLINE = flag("--offline", "Open no socket; use the models on this disk.")
 KNOWN = click.option(
     "--known", metavar="DIR", help="Folder of voices from `witness enroll`: name these people."
 )
-SPEAKERS = click.option(
+SPEAKERS = whole(
     "--speakers",
-    type=click.IntRange(1, MOST_SPEAKERS),
-    metavar="N",
-    help="Exact number of speakers (with --channels split: in each channel). [default: detected]",
+    1,
+    MOST_SPEAKERS,
+    "Exact number of speakers (with --channels split: in each channel). [default: detected]",
 )
-MIN_SPEAKERS = click.option(
-    "--min-speakers", type=click.IntRange(1, MOST_SPEAKERS), metavar="N", help="Minimum number of speakers."
-)
-MAX_SPEAKERS = click.option(
-    "--max-speakers", type=click.IntRange(1, MOST_SPEAKERS), metavar="N", help="Maximum number of speakers."
-)
+MIN_SPEAKERS = whole("--min-speakers", 1, MOST_SPEAKERS, "Minimum number of speakers.")
+MAX_SPEAKERS = whole("--max-speakers", 1, MOST_SPEAKERS, "Maximum number of speakers.")
 
 speakers = together(SPEAKERS, MIN_SPEAKERS, MAX_SPEAKERS)
-
 transcript = together(
-    *(
-        SPEAKERS,
-        MIN_SPEAKERS,
-        MAX_SPEAKERS,
-        LANGUAGE,
-        TRANSLATE,
-        FAST_WORDS,
-        VOCABULARY,
-        PROMPT,
-        REPLACE,
-        START,
-        END,
-        CHANNELS,
-    ),
+    *(speakers, LANGUAGE, TRANSLATE, FAST_WORDS, VOCABULARY, PROMPT, REPLACE, START, END, CHANNELS),
     *(KNOWN, MODELS, WHISPER, RECOGNIZER, FAST, PRECISION, OFFLINE),
 )
 """Everything that changes a transcript. A command hands all of it to Options, which refuses other names."""
 
 # --- fields of witness.options.Runtime ---
 
-DEVICE = click.option(
+DEVICE = choice(
     "--device",
-    type=choice(Device),
-    default=Device.AUTO.value,
-    show_default=True,
-    help="What runs the voice model; auto uses a GPU if that is faster, the last two fail without one.",
+    Device,
+    "Device of the voice model; auto uses a GPU if that is faster, migraphx fails without one.",
 )
-GPU = click.option(
-    "--gpu", type=click.IntRange(0), metavar="INDEX", help="Card to use, as HIP counts. [default: the best]"
-)
-THREADS = click.option(
-    "--threads", type=click.IntRange(1, MOST), metavar="N", help="Cores to use. [default: all]"
-)
+GPU = whole("--gpu", 0, None, "Card to use, as HIP counts. [default: the best]", metavar="INDEX")
+THREADS = whole("--threads", 1, MOST, "Cores to use. [default: all]")
 
 # --- the rest ---
 
-AS_PYANNOTE = click.option(
-    "--as-pyannote",
-    is_flag=True,
-    help="Count what overlapping turns of one speaker share twice, as pyannote.metrics does.",
+AS_PYANNOTE = flag(
+    "--as-pyannote", "Count what overlapping turns of one speaker share twice, as pyannote.metrics does."
 )
-HTML_AUDIO = click.option(
+HTML_AUDIO = choice(
     "--html-audio",
-    type=choice(PageAudio),
-    default=PageAudio.AUTO.value,
-    show_default=True,
-    help="Sound of an HTML page: embedded, a link, or none; auto embeds recordings under 20 minutes.",
+    PageAudio,
+    "Sound of an HTML page: embedded, a link, or none; auto embeds recordings under 20 minutes.",
 )
-PAUSES = click.option(
-    "--pauses",
-    type=Number(0, LONGEST_PAUSE),
-    metavar="SECONDS",
-    help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else (3 s); "
-    "0: none.",
+STYLE = together(
+    click.option(
+        "--pauses",
+        type=Number(0, LONGEST_PAUSE),
+        metavar="SECONDS",
+        help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else "
+        "(3 s); 0: none.",
+    ),
+    click.option(
+        "--fillers",
+        type=click.Choice(["keep", "drop"]),
+        help="Leave um, uh, ähm or euh out of subtitles and documents, or not. [default: keep]",
+    ),
+    whole("--line-width", 10, 1000, "Columns of a subtitle. [default: 42]"),
+    whole("--lines", 1, 10, "Lines of a subtitle. [default: 2]"),
+    whole("--words", 0, 1000, "Most words of a subtitle; 0: no limit."),
+    click.option(
+        "--speaker-names",
+        type=click.Choice(["text", "tag", "none"]),
+        help="Where subtitles name speakers: in the text, in VTT's voice tags, or not at all, which txt, md "
+        "and docx follow, too. [default: text]",
+    ),
+    click.option(
+        "--times",
+        type=click.Choice(["keep", "drop"]),
+        help="Leave the times out of txt, md and docx, or not. [default: keep]",
+    ),
 )
-FILLERS = click.option(
-    "--fillers",
-    type=click.Choice(["keep", "drop"]),
-    help="Leave um, uh, ähm or euh out of subtitles and documents, or not. [default: keep]",
-)
-LINE_WIDTH = click.option(
-    "--line-width", type=click.IntRange(10, 1000), metavar="N", help="Columns of a subtitle. [default: 42]"
-)
-LINES = click.option(
-    "--lines", type=click.IntRange(1, 10), metavar="N", help="Lines of a subtitle. [default: 2]"
-)
-WORDS = click.option(
-    "--words", type=click.IntRange(0, 1000), metavar="N", help="Most words of a subtitle; 0: no limit."
-)
-SPEAKER_NAMES = click.option(
-    "--speaker-names",
-    type=click.Choice(["text", "tag", "none"]),
-    help="Where subtitles name speakers: in the text, in VTT's voice tags, or not at all, which txt, md and "
-    "docx follow, too. [default: text]",
-)
-TIMES = click.option(
-    "--times",
-    type=click.Choice(["keep", "drop"]),
-    help="Leave the times out of txt, md and docx, or not. [default: keep]",
-)
-STYLE = together(PAUSES, FILLERS, LINE_WIDTH, LINES, WORDS, SPEAKER_NAMES, TIMES)
-"""How the formats for reading show a transcript; `style` takes it from what a command is given."""
+"""Look of a transcript in the formats for reading."""
 
 
-def style(given: dict[str, Any]) -> dict[str, Any]:
-    """What `STYLE` adds to a command's options, taken out of them, for `Transcript.styled`."""
-    return {name: given.pop(name) for name in SECTIONS["Reading"].split()}
+def style(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of `STYLE` out of a command's, for `Transcript.styled`."""
+    return {name: parameters.pop(name) for name in SECTIONS["Reading"].split()}
 
 
-NO_STAGES = click.option("--no-findings", is_flag=True, help="Keep nothing to count the speakers again with.")
+NO_STAGES = flag("--no-findings", "Keep nothing to count the speakers again with.")
 LIMIT = click.option(
     "--limit",
     type=Number(1),
@@ -369,15 +382,15 @@ class _Formats(click.Choice[str]):
     """One format or several: srt, or srt,json, or all whose libraries are installed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The words, joined by commas."""
+        """Return the formats, joined by commas."""
         names = [name.strip() for name in value.split(",")]
         able = [form.value for form in Format if form.installed]
-        found = [able if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
-        return ",".join(form for some in found for form in some)
+        groups = [able if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
+        return ",".join(form for group in groups for form in group)
 
 
 def formats(help_text: str, **more: Any) -> Option:
-    """`-f`, as often as there are formats to write, or once with all of them."""
+    """Return `-f`, which may be repeated, or take several formats at once."""
     return click.option(
         "-f",
         "--format",
@@ -385,10 +398,13 @@ def formats(help_text: str, **more: Any) -> Option:
         multiple=True,
         type=_Formats([*FORMATS, ALL]),
         metavar="FORMAT[,FORMAT]",
-        callback=lambda _, __, given: tuple(name for one in given for name in one.split(",")),
+        callback=lambda _, __, groups: tuple(name for group in groups for name in group.split(",")),
         help=f"{help_text} One or several of {', '.join(FORMATS)}; or all.",
         **more,
     )
+
+
+# --- output ---
 
 
 def help_alone(ctx: click.Context) -> None:
@@ -398,34 +414,34 @@ def help_alone(ctx: click.Context) -> None:
 
 
 def say(text: str) -> None:
-    """Print lines as a result, on stdout: what was named by others cannot command a terminal."""
+    """Print lines as a result, on stdout; names that others gave cannot command a terminal."""
     atomic.write(f"{text}\n".encode("utf-8", "surrogateescape"), None)
 
 
-def note_unpaired(reporter: Reporter, uris: set[str], what: str) -> None:
-    """Note how many recordings lack a counterpart, and the first five of them; `what` says what they lack."""
+def note_unpaired(reporter: Reporter, uris: set[str], lack: str) -> None:
+    """Note the number of recordings without a counterpart, and the first five of them."""
     if uris:
         some = ", ".join(sorted(uris)[:5]) + (", ..." if len(uris) > 5 else "")
-        reporter.note(f"{len(uris)} recordings {what} ({some})")
+        reporter.note(f"{len(uris)} recordings {lack} ({some})")
 
 
 class Left(NamedTuple):
-    """How far the whole of the work is."""
+    """Progress of the whole work."""
 
     share: float
     seconds: float | None
-    """That it will still take; None: nobody knows yet."""
+    """Seconds that it will still take; None: not known yet."""
 
 
 class Course(Protocol):
-    """Knows how far the whole of the work is."""
+    """An estimate of the whole work."""
 
     def hear(self, stage: str, done: float, total: float) -> Left | None:
-        """As `reporter.Progress`; None: this stage is none of the work's."""
+        """Return the progress after news of a stage; None: the estimate leaves that stage out."""
 
 
 def time_left() -> ProgressColumn:
-    """The column for the time that is left: as a course says, otherwise by the speed so far."""
+    """Return the column for the time that is left: of a course, otherwise by the speed so far."""
     from rich.progress import Task, TimeRemainingColumn
     from rich.text import Text
 
@@ -434,21 +450,21 @@ def time_left() -> ProgressColumn:
             course: Left | None = task.fields.get("course")
             if course is None:
                 return super().render(task)
-            told = "-:--:--"
-            if course.seconds is not None:  # when it was said
+            clock = "-:--:--"
+            if course.seconds is not None:  # at the time of the news
                 left = course.seconds - (time.monotonic() - task.fields["said"])
-                told = str(timedelta(seconds=round(max(0.0, left))))
-            return Text(told, style="progress.remaining")
+                clock = str(timedelta(seconds=round(max(0.0, left))))
+            return Text(clock, style="progress.remaining")
 
     return TimeLeft()
 
 
 @contextmanager
 def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -> Iterator[Reporter]:
-    """A progress bar, and the notes, on stderr; the bar only on a terminal.
+    """Show a progress bar, on a terminal only, and notes on stderr.
 
-    `course` has one bar for the stages that it knows; any other stage has its own. A long note comes once the
-    work has begun, whole the first time on this machine or if `verbose`.
+    The stages of a `course` share one bar; any other stage has its own. A long note comes once the work has
+    begun, whole the first time on this machine or if `verbose`.
     """
     if quiet:
         yield Reporter(lambda *_: signals.check())

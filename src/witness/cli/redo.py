@@ -1,4 +1,4 @@
-"""`witness redo`: a transcript again, from what the models found."""
+"""`witness redo`: a transcript made again from its findings."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def redo_command(
 
 
 def json_of(path: Path) -> Path:
-    """The JSON beside another format of a transcript, or beside a recording. Raises InputError if it is none.
+    """Return the JSON beside another format or a recording; the path itself if it may be JSON.
 
-    What may be JSON is given back as it is.
+    Raises InputError if there is no JSON.
     """
     from witness.audio.source import ENDINGS
 
@@ -93,10 +93,10 @@ def json_of(path: Path) -> Path:
         return path
     stem = path.name[: -len(form.ending) - 1] if form is not None else path.stem
     near = [path.with_name(f"{name}.json") for name in dict.fromkeys((stem, path.name))]
-    found = next((one for one in near if one.is_file()), None)
-    if found is None and (form is not None or path.suffix[1:].lower() in ENDINGS):
-        kind = "a transcript in another format" if form is not None else "a recording"
+    json = next((file for file in near if file.is_file()), None)
+    if json is None and (form is not None or path.suffix[1:].lower() in ENDINGS):
+        subject = "a transcript in another format" if form is not None else "a recording"
         raise InputError(
-            f"{path} is {kind}, and there is no {near[0].name} beside it; give the JSON that Witness wrote"
+            f"{path} is {subject}, and there is no {near[0].name} beside it; give the JSON that Witness wrote"
         )
-    return found or path
+    return json or path

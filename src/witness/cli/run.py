@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 LIVE_FORMATS = (Format.TXT, Format.SRT)
-"""Those of which the beginning of a transcript is the beginning of the whole."""
+"""Formats whose file begins with the beginning of the transcript."""
 
 
 class LiveText:
-    """Prints what is final of a transcript, each byte once."""
+    """The final part of a transcript on stdout, each byte once."""
 
     def __init__(
         self, form: str, style: Mapping[str, Any], aside: Callable[[], AbstractContextManager[None]]
@@ -74,7 +74,7 @@ class LiveText:
 
 
 class RunCourse:
-    """How far a run is: its stages weighted by what they took in the last run of this kind."""
+    """Progress of a run: its stages weighted by their times in the last run with the same workload."""
 
     def __init__(self) -> None:
         self.engine: Engine | None = None
@@ -83,7 +83,6 @@ class RunCourse:
         self._estimate: Estimate | None = None
 
     def hear(self, stage: str, done: float, total: float) -> options.Left | None:
-        """As `options.Course`; the models are chosen once a stage of the recording has begun."""
         from witness.work import eta
 
         if self.engine is None or stage not in eta.STAGES:
@@ -95,7 +94,7 @@ class RunCourse:
         return options.Left(self._estimate.share, self._estimate.left)
 
     def learn(self) -> None:
-        """The run was whole."""
+        """Remember the times of a run without interruption."""
         from witness.work import eta
 
         if self._workload is not None and self._estimate is not None:
@@ -111,18 +110,18 @@ class NoWordsError(WitnessError):
 
 
 class _OneRecording(options.Command):
-    """It says what is for several recordings, and that a first word may be a command written wrongly."""
+    """A command that refuses a second recording, or a misspelled command, with advice."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.allow_extra_args = True
-        given = " ".join(shlex.quote(arg) for arg in args)
+        words = " ".join(shlex.quote(arg) for arg in args)
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             first = ctx.params["recording"]
             if not os.path.exists(first):  # noqa: PTH110 - Path raises for names that no file can have
                 ctx.fail(f"{first!r} is neither a command nor a recording that is there")
             where = " -o FOLDER" if ctx.params["to"] is None else ""
-            ctx.fail(f"this takes one recording; for several: witness batch {given}{where}")
+            ctx.fail(f"this takes one recording; for several: witness batch {words}{where}")
         return ctx.args
 
 
@@ -134,16 +133,14 @@ class _OneRecording(options.Command):
 @options.DEVICE
 @options.GPU
 @options.THREADS
-@click.option("--serial", is_flag=True, help="Recognize words after the speakers, not at the same time.")
-@click.option(
-    "--parallel",
-    is_flag=True,
-    help="Do both at the same time, even on the same cores or on a GPU with little memory.",
+@options.flag("--serial", "Recognize words after the speakers, not at the same time.")
+@options.flag(
+    "--parallel", "Do both at the same time, even on the same cores or on a GPU with little memory."
 )
 @options.HTML_AUDIO
 @options.STYLE
 @options.NO_STAGES
-@click.option("--force", is_flag=True, help="Replace what is in the way, corrected transcripts included.")
+@options.flag("--force", "Replace files that are in the way, corrected transcripts included.")
 @click.option(
     "--profile",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -177,7 +174,7 @@ def run(
 ) -> None:
     """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
     style = options.style(asked)
-    wanted = Options(**asked)
+    choices = Options(**asked)
     runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
     targets = output_paths.plan(recording, formats, to, spare=not force)
     failure: WitnessError | None = None
@@ -189,7 +186,7 @@ def run(
             from witness.work.produce import Caller, Job, Settings, job_files, produce
 
             engine = course.engine = Engine(
-                wanted, runtime, progress=reporter.progress, note=reporter.note, cancel=signals.arrived
+                choices, runtime, progress=reporter.progress, note=reporter.note, cancel=signals.arrived
             )
             (form, file), *_ = targets
             live = LiveText(form, style, reporter.aside) if file is None and form in LIVE_FORMATS else None
@@ -206,13 +203,8 @@ def run(
                         reporter.note(f"number of speakers: {count}")
 
             keep, audio = not no_findings, PageAudio(html_audio)
-            settings = Settings(wanted, runtime, keep_findings=keep, html_audio=audio, style=style)
-            job = Job(
-                recording,
-                job_files(targets),
-                settings,
-                force=force,
-            )
+            settings = Settings(choices, runtime, keep_findings=keep, html_audio=audio, style=style)
+            job = Job(recording, job_files(targets), settings, force=force)
             caller = Caller(lambda: engine, reporter, recognized=recognized)
             if live is not None:
                 caller = replace(caller, heard=live.hear, show=lambda content: live.finish(content, failure))
@@ -238,7 +230,7 @@ def _note_tie(transcript: Transcript, kept: Path | None, reporter: Reporter) -> 
 
 @contextmanager
 def _profile(path: Path | None) -> Iterator[None]:
-    """Write a trace of what is done inside to `path`, if there is one."""
+    """Write a trace of the body to `path`, if there is one."""
     if path is None:
         yield
         return

@@ -21,9 +21,9 @@ from witness.options import Device, Options
 from witness.progress import Reporter
 
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", re.IGNORECASE)
-"""What a browser sends as one."""
+"""An origin as a browser sends it."""
 NEEDS = ("starlette", "uvicorn", "python_multipart")
-"""What the extra `serve` brings."""
+"""Packages of the extra `serve`."""
 
 _transcript = options.together(
     *(options.LANGUAGE, options.TRANSLATE, options.FAST_WORDS, options.VOCABULARY, options.PROMPT),
@@ -63,7 +63,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--public",
     metavar="URL",
-    help="The address by which a proxy on this machine leads others here: https://desk.example.",
+    help="Address of a proxy on this machine that leads others here: https://desk.example.",
 )
 @click.option(
     "--users",
@@ -130,14 +130,14 @@ def serve_command(
     """
     if not all(map(find_spec, NEEDS)):
         raise WitnessError(f"witness serve needs starlette and uvicorn; fix: {install('serve')}")
-    for option, origin in (*(("--origin", one) for one in origins), ("--public", public)):
+    for option, origin in (*(("--origin", url) for url in origins), ("--public", public)):
         if origin is not None and not ORIGIN.fullmatch(origin.rstrip("/")):
             raise UsageError(
                 f"{option} {origin} is not an origin; give scheme, host and port: https://app.example"
             )
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both")
-    wanted = Options(**asked)
+    choices = Options(**asked)
 
     from witness.serve import folder_watch, roles, server
     from witness.serve.app import application
@@ -172,7 +172,7 @@ def serve_command(
     runtime = replace(pool.worker_runtime(jobs, Device(device), threads), gpu=gpu)
 
     def resolve(overrides: JobOverrides) -> Settings:
-        return produce.resolve_settings(overrides.apply(wanted), reporter=reporter)
+        return produce.resolve_settings(overrides.apply(choices), reporter=reporter)
 
     with (
         listening,
@@ -186,7 +186,7 @@ def serve_command(
             library.folder,
             token or secrets.token_urlsafe(),
             library,
-            wanted,
+            choices,
             runtime,
             queue=queue,
             uploads=uploads,
@@ -205,7 +205,7 @@ def serve_command(
                 reporter.note("no browser could be opened here; open the address yourself")
             if token is None and sys.stderr.isatty():
                 reporter.note(f"the token, for other browsers and for programs: {desk.token}")
-            elif token is None:  # a journal keeps what it is told
+            elif token is None:  # a journal would keep the token
                 reporter.note("the token is shown on a terminal only; for programs, give WITNESS_TOKEN")
             reporter.note(f"serving {library.folder}; Ctrl-C ends it")
             editor.start()
@@ -226,7 +226,7 @@ def serve_command(
                 server.run(app, listening, ready, certificate)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
-                raise  # otherwise it is how one ends a server
+                raise  # otherwise Ctrl-C is the way to end a server
 
 
 def _invite(url: str, ticket: str, reporter: Reporter) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a command within two seconds, whatever it is doing.
+"""Ctrl-C, SIGTERM and SIGHUP, which end a command within two seconds at any time.
 
 The first of them raises an exception, so that every `finally` runs; but not while PyAV works, which drops or
 prints half of those that are raised in what it calls. So the arrival is also remembered, and whatever reports
@@ -92,7 +92,7 @@ def complain(message: str) -> None:
 
 
 def say_interrupted() -> None:
-    """Who pressed Ctrl-C is told; who sent another signal need not be."""
+    """Print that Ctrl-C interrupted the command; another signal needs no message."""
     if exit_code() == INTERRUPTED and _told.acquire(blocking=False):
         complain("interrupted; unfinished results were not written")
 
