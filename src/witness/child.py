@@ -1,14 +1,14 @@
-"""A process of our own that may crash, hang or grow, and the way to talk to it.
+"""A child process that may crash, hang or grow, and messages to and from it.
 
-A damaged recording, a damaged model or a driver can end a process without warning, so whatever may meet one
-runs in a child. Parent and child take turns. A message, either way, is a JSON line and then as many bytes
-as its "size" says:
+A damaged recording, a damaged model or a driver can end a process without warning, so work with them runs in
+a child. Parent and child take turns. A message, either way, is a JSON line and then as many bytes as its
+"size":
 
     {"do": "run", "shape": [1, 80], "size": 320}\n + 320 bytes   ->   {"shape": [256], "size": 1024}\n + ...
 
-What the child raises arrives as {"error": line}. Before its reply it may send news of the work, messages with
-"news" and no payload. Its standard output carries replies alone; whatever else it
-prints goes to a log, whose last lines explain a death. A child never outlives its parent.
+An error in the child arrives as {"error": line}. Before its reply the child may send news of the work,
+messages with "news" and no payload. Its standard output carries replies alone; all other output goes to a
+log, whose last lines explain a death. A child never outlives its parent.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""For every process of ours, before it imports numpy: sums must not depend on the number of cores, and the
+"""Environment of every child, before it imports numpy: sums must not depend on the number of cores, and the
 stages bring their own threads. Not OMP_NUM_THREADS, which whisper.cpp obeys."""
 
 HOME = Path(__file__).parents[1]
-"""The folder that holds this package: `python -m` looks for modules in the current folder first, which must
-not be the user's, who may have a queue.py."""
+"""The folder with this package, for `python -m`, which looks for modules in the current folder first: the
+user's may have a queue.py."""
 
 TICK = 0.5
 """Seconds between two looks at the limits; on Windows, Ctrl-C gets through no sooner."""
 LOG = 1 << 16
-"""Bytes of the end of the log that are looked at after a death."""
+"""Bytes of the end of the log to read after a death."""
 
 Buffer = bytes | memoryview
 Message = dict[str, Any]
@@ -50,16 +50,16 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may take; None: no limit."""
+    """Limits of a request; None: no limit."""
 
     seconds: float | None = None
     """From the request, sending it included, to the reply."""
     memory: int | None = None
-    """Bytes in the memory of the child and its own children. Enforced on Linux, where they can be read."""
+    """Bytes in the memory of the child and its own children. Enforced on Linux, which tells them."""
 
 
 class ChildError(Exception):
-    """The child gave no answer that could be used."""
+    """The child gave no usable answer."""
 
 
 class RefusedError(ChildError):
@@ -84,16 +84,16 @@ class DiedError(ChildError):
     def __init__(self, cause: str, log: Sequence[str]) -> None:
         super().__init__(cause)
         self.log = tuple(log)
-        """The last lines that it printed, white space folded, empty ones left out."""
+        """The last lines of its log, with folded white space and without empty ones."""
 
     @property
     def last_words(self) -> str:
-        """The last of these lines in parentheses, after a space; nothing if there is none."""
+        """The last of these lines in parentheses, after a space; empty without a log."""
         return f" ({self.log[-1][-200:]})" if self.log else ""
 
 
 def _defaults() -> dict[str, str]:
-    """What the environment of a child has unless it says otherwise."""
+    """Return the environment of a child, apart from the caller's."""
     if sys.platform != "win32":
         return SINGLE_THREADED
     # Overlays and recorders of games hang themselves into every program that uses Vulkan, and some crash it:
@@ -102,11 +102,11 @@ def _defaults() -> dict[str, str]:
 
 
 def no_waiting(seconds: float) -> None:
-    """For a caller who has nothing to do while a child works."""
+    """Do nothing while a child works."""
 
 
 def no_news(message: Message) -> None:
-    """For a caller who only wants the reply."""
+    """Ignore news."""
 
 
 class Child:
@@ -116,7 +116,7 @@ class Child:
     """
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start `python -m MODULE`, with `environment` in the place of this process's if it is given.
+        """Start `python -m MODULE`, with `environment` or else that of this process.
 
         Returns at once; a module that cannot be imported is the DiedError of the first request. Raises
         OSError if the system cannot start a process.
@@ -173,11 +173,13 @@ class Child:
         waiting: Callable[[float], None] = no_waiting,
         hear: Callable[[Message], None] = no_news,
     ) -> tuple[Message, bytes]:
-        """The reply and its bytes. `waiting` is called with the seconds so far, twice a second if there is no
-        news, and `hear` with each message of news.
+        """Return the reply and its bytes.
 
-        Raises RefusedError, and LimitError or DiedError, after which the child is gone; so it is if one
-        of these raises, because its reply would be taken for that to the next request.
+        Calls `waiting` with the seconds so far, twice a second without news, and `hear` with each message of
+        news.
+
+        Raises RefusedError; and LimitError or DiedError, after which the child is gone. It is gone, too, if
+        one of the callbacks raises, because its reply would pass for that to the next request.
         """
         if self._code is not None:
             raise self._death()
@@ -195,7 +197,7 @@ class Child:
         return reply
 
     def finish(self, seconds: float = 5.0) -> str | None:
-        """Let the child end by itself; the cause of its death if that went wrong."""
+        """Let the child end by itself, and return the cause of its death if that failed."""
         self._requests.put(None)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
@@ -203,7 +205,7 @@ class Child:
         return None if code == 0 else cause_of_death(code)
 
     def kill(self) -> int:
-        """End the child now, if it has not ended; its exit code. May be called from any thread, and again."""
+        """End the child now, and return its exit code. May be called from any thread, and again."""
         self._process.kill()
         code = self._process.wait()
         with self._ending:
@@ -226,12 +228,12 @@ class Child:
         self.kill()
 
     def _talk(self) -> None:
-        """Send each request and hand on the news and its reply; None once there will be no more.
+        """Send each request, and hand on the news and its reply; None after the last one.
 
-        In a thread of its own: a child that hangs before it reads would hold up whoever sends it more than
-        fits into the pipe, and no limit would end that.
+        In a thread of its own: a child that hangs before it reads would block a sender of more than the pipe
+        holds, and no limit would end that.
         """
-        with suppress(OSError, ValueError, KeyError):  # the child is dead, or what it sent is no reply
+        with suppress(OSError, ValueError, KeyError):  # the child is dead, or sent no reply
             while (request := self._requests.get()) is not None:
                 for part in request:
                     self._stdin.write(part)
@@ -255,7 +257,7 @@ class Child:
     def _wait(
         self, limits: Limits, waiting: Callable[[float], None], hear: Callable[[Message], None]
     ) -> tuple[Message, bytes] | None:
-        """The reply; None: there is none. Raises LimitError."""
+        """Wait for the reply; None: the child is dead. Raises LimitError."""
         begun = time.monotonic()
         waited = 0.0
         while True:
@@ -275,8 +277,8 @@ class Child:
                 )
 
     def _death(self) -> DiedError:
-        """Why there is no reply. The child is gone afterwards."""
-        # Its end of the pipe is closed, so it is ending; what hangs on its way out is not waited for.
+        """Return the cause of a missing reply, and end the child."""
+        # Its end of the pipe is closed, so it is ending; one that hangs on its way out is killed.
         try:
             cause = cause_of_death(self._process.wait(5.0))
         except subprocess.TimeoutExpired:
@@ -292,7 +294,7 @@ class Child:
 
 
 def cause_of_death(code: int) -> str:
-    """An exit code in words: "exit code 1", "signal SIGSEGV"."""
+    """Describe an exit code: "exit code 1", "signal SIGSEGV"."""
     if code >= 0:
         return f"exit code {code}" if code < 256 else f"exit code {code:#x}"  # Windows has large ones
     try:
@@ -302,7 +304,7 @@ def cause_of_death(code: int) -> str:
 
 
 def resident(pid: int) -> int:
-    """Bytes in the memory of a process and its children, as Linux counts them; 0 on other systems."""
+    """Return the bytes in the memory of a process and its children, on Linux; 0 on other systems."""
     total = 0
     with suppress(OSError, ValueError):
         match = re.search(r"^VmRSS:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
@@ -315,39 +317,39 @@ def resident(pid: int) -> int:
 # --- the child's side ---
 
 Answer = Callable[[Message, bytes], tuple[Message, Sequence[Buffer]]]
-"""A request and its payload -> the reply and the parts of its payload."""
+"""Takes a request and its payload, and returns the reply and the parts of its payload."""
 
 
 Tell = Callable[[Message], None]
-"""Sends the parent news of the request that is being answered, from any thread."""
+"""Sends the parent news of the current request, from any thread."""
 
 TellingAnswer = Callable[[Message, bytes, Tell], tuple[Message, Sequence[Buffer]]]
-"""As `Answer`, with a way to send news before the reply."""
+"""An `Answer` that may send news before the reply."""
 
 
 def serve(answer: Answer) -> NoReturn:
     """Answer requests until the parent is gone, and end the process without tearing anything down.
 
-    What `answer` raises is told to the parent in one line. Drivers may abort when they are torn down.
+    An error of `answer` goes to the parent in one line. Drivers may abort when they are torn down.
     """
     serve_telling(lambda request, payload, _: answer(request, payload))
 
 
 def serve_telling(answer: TellingAnswer) -> NoReturn:
-    """As `serve`, for what has news while it works."""
+    """Answer requests like `serve`, with news."""
     if len(sys.argv) > 1:
         _die_with(int(sys.argv[1]))
-    # Ctrl-C goes to every process of the terminal; what becomes of this one is the parent's to decide.
+    # Ctrl-C goes to every process of the terminal; the parent decides about this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever C code prints must not get between the replies
+    os.dup2(2, 1)  # output of C code must not get between the replies
     # Some drivers look for their libraries in the current folder.
     os.chdir(Path(HOME.anchor))
     requests: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
     # A thread of its own, because the main one is inside C code for most of the time.
     threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
     lock = threading.Lock()
-    working = 0  # the number of the request; what is told late is no news of the next one
+    working = 0  # the number of the request: late news must not pass for news of the next one
 
     def tell(number: int, news: Message) -> None:
         with lock:
@@ -366,7 +368,7 @@ def serve_telling(answer: TellingAnswer) -> NoReturn:
                 for part in parts:
                     replies.write(part)
                 replies.flush()
-    except BaseException:  # the parent is gone, or what was raised is no error of the work
+    except BaseException:  # the parent is gone, or this is no error of the work
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
@@ -375,7 +377,7 @@ def serve_telling(answer: TellingAnswer) -> NoReturn:
 def _reply(
     answer: TellingAnswer, request: Message, payload: bytes, tell: Tell
 ) -> tuple[bytes, Sequence[Buffer]]:
-    """The JSON line and the parts of what follows it."""
+    """Return the JSON line and the parts after it."""
     parts: Sequence[Buffer] = ()
     try:
         reply, parts = answer(request, payload, tell)
@@ -386,7 +388,7 @@ def _reply(
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, in one line; its class if it says nothing."""
+    """Return the message of an exception in one line, or else its class."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -404,15 +406,15 @@ def _read_requests(stdin: IO[bytes], requests: queue.SimpleQueue[tuple[Message, 
 
 
 def _die_with(pipe: int) -> None:
-    """End this process when the other end of `pipe` is closed, whatever it is doing.
+    """End this process when the other end of `pipe` is closed, even in the middle of C code.
 
     By a signal (SIGIO, which ends a process), because some libraries keep all threads of Python waiting for
-    minutes, and nobody should find a process that goes on compiling for half an hour.
+    minutes, and a compilation would go on for half an hour.
     """
     import fcntl
     import select
 
-    with suppress(OSError):  # where it does not work, the thread that reads requests has to do
+    with suppress(OSError):  # without it, the thread that reads requests still ends the process
         signal.signal(signal.SIGIO, signal.SIG_DFL)
         fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
