@@ -44,8 +44,8 @@ def test_a_module_shares_nothing_but_what_it_exports():
         assert not re.search(r"^export (let|default)", text, re.MULTILINE), name
 
 
-def test_no_module_is_longer_than_400_lines():
-    assert {name: n for name in MODULES if (n := len((SOURCE / name).read_text().splitlines())) > 400} == {}
+def test_no_module_is_longer_than_800_lines():
+    assert {name: n for name in MODULES if (n := len((SOURCE / name).read_text().splitlines())) > 800} == {}
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

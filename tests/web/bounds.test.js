@@ -1,7 +1,8 @@
 /* How far the start and the end of a paragraph may be moved. */
-import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bounds } from "../../src/witness/web/editor/bounds.js";
+import { bounds } from "../../src/witness/web/editor/derive.js";
+
+import assert from "node:assert/strict";
 
 const part = { start: 1000, end: 30000 };
 const list = [[2000, 5000, 0], [4000, 7000, 1], [8000, 12000, 0], [9000, 10000, -1], [13000, 20000, 0]]

@@ -1,15 +1,14 @@
 /* Searching and replacing, times in words, and what the desk says of its jobs. */
-import assert from "node:assert/strict";
 import { test } from "node:test";
-import { above } from "../../src/witness/web/editor/arrays.js";
+import { above, prepare } from "../../src/witness/web/editor/transcript.js";
 import { clock, momentAt, span } from "../../src/witness/web/editor/clock.js";
-import { derive } from "../../src/witness/web/editor/derive.js";
+import { derive, inReadingOrder } from "../../src/witness/web/editor/derive.js";
 import { haystackOf, matchAt, matchesOf, patternOf, replacing } from "../../src/witness/web/editor/matches.js";
-import { inReadingOrder } from "../../src/witness/web/editor/reading.js";
-import { prepare } from "../../src/witness/web/editor/transcript.js";
 import { isHidden, recordingsIn } from "../../src/witness/web/lists/folders.js";
 import { aboutJob, untilAll } from "../../src/witness/web/lists/progress.js";
 import { talk } from "./talk.js";
+
+import assert from "node:assert/strict";
 
 const transcript = prepare(talk());
 const shown = derive(transcript, []);

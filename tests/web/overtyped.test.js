@@ -1,10 +1,11 @@
 /* What is typed over words of several paragraphs, and what it comes to. */
-import assert from "node:assert/strict";
 import { test } from "node:test";
 import { derive } from "../../src/witness/web/editor/derive.js";
-import { beginning, over, overtyped } from "../../src/witness/web/editor/overtyped.js";
+import { beginning, over, overtyped } from "../../src/witness/web/editor/retyped.js";
 import { piecesOf, prepare } from "../../src/witness/web/editor/transcript.js";
 import { talk } from "./talk.js";
+
+import assert from "node:assert/strict";
 
 const transcript = prepare(talk()); // A: Good morning. How are you?  B: Fine, the budget is fine.  A: [inaudible]
 const said = (page) => page.paragraphs.filter(({ words }) => words.length)

@@ -5,7 +5,7 @@ import { blockOf, fieldOf, wordsIn } from "./caret.js";
 import { around, select } from "./dom.js";
 import { page } from "./state.js";
 import { feed, pin } from "./text.js";
-/** @import { Over } from "./overtyped.js" */
+/** @import { Over } from "./retyped.js" */
 
 let across = false, dragging = false;
 /** Where the mouse was pressed. @type {HTMLElement | null} */

@@ -1,6 +1,6 @@
 // @ts-check
 /* Words that the recognizer was not sure of, and words of which it is not sure who said them. */
-import { above } from "./arrays.js";
+import { above } from "./transcript.js";
 /** @import { Derived } from "./derive.js" */
 /** @import { Prepared } from "./transcript.js" */
 

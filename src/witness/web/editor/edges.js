@@ -1,6 +1,6 @@
 // @ts-check
 /* The start and the end of a paragraph, as two handles on the timeline, which the mouse and keys move. */
-import { bounds } from "./bounds.js";
+import { bounds } from "./derive.js";
 import { putCaret, wordNow } from "./caret.js";
 import { clock } from "./clock.js";
 import { $, make, toast } from "./dom.js";

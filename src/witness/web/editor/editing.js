@@ -9,16 +9,15 @@ import { ask, pick } from "./dialogs.js";
 import { $, make, toast } from "./dom.js";
 import { justHeard } from "./doubts.js";
 import { showEdges } from "./edges.js";
-import { keepDraft } from "./drafts.js";
+import { keepDraft, data, edits, page, refused, stepsChanged, take, transcript, words } from "./state.js";
 import { nameOf, speakerOf } from "./names.js";
 import { chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
 import { audio } from "./sound.js";
-import { data, edits, page, refused, stepsChanged, take, transcript, words } from "./state.js";
 import { reveal } from "./text.js";
 import { piecesOf } from "./transcript.js";
 import { settle, whenOwnerless, writeAt, writeIn } from "./writing.js";
 /** @import { Correction } from "./corrections.js" */
-/** @import { Paragraph } from "./paragraphs.js" */
+/** @import { Paragraph } from "./derive.js" */
 
 /** What the corrections come to. */
 export const corrections = () => asDocument(transcript, page.turns, edits.steps);

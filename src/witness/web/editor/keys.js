@@ -1,13 +1,12 @@
 // @ts-check
 /* Keyboard shortcuts, and the buttons that do the same. */
-import { above } from "./arrays.js";
+import { above } from "./transcript.js";
 import { commandOf, writes } from "./bindings.js";
 import { fieldNow, wordNow } from "./caret.js";
 import { clock } from "./clock.js";
 import { link, quotation, quote, shortened } from "./copying.js";
-import { $, around, composes, make, toast } from "./dom.js";
-import { places, showDoubts } from "./marking.js";
-import { nextPlace } from "./doubts.js";
+import { $, around, composes, make, toast, hide } from "./dom.js";
+import { nextPlace, doubtfulPlaces, LEVELS, unsurePlaces } from "./doubts.js";
 import { correctElsewhere } from "./elsewhere.js";
 import { showEdges } from "./edges.js";
 import { askMerge, askMove, askName, erase, fix, fixHeard, give, save } from "./editing.js";
@@ -15,12 +14,84 @@ import { nameOf } from "./names.js";
 import { askNote, highlight } from "./noting.js";
 import { closeSearch, goTo, openSearch } from "./search.js";
 import { choose, chooseTo, chosenEnd, chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
-import { loopHere, skipPauses } from "./player.js";
-import { audio, faster, playStretch, resume, seek, toggle, wordAt } from "./sound.js";
+import { audio, faster, playStretch, resume, seek, toggle, wordAt, player, setSpeed } from "./sound.js";
 import { page, redo, words } from "./state.js";
-import { bringIntoView, spans } from "./text.js";
+import { bringIntoView, spans, paint } from "./text.js";
 import { zoom } from "./timeline.js";
 import { keyWhileWriting, settle, setWriting, undoTyped, writeAt } from "./writing.js";
+import { keep, kept } from "./storage.js";
+
+const BACK = "witness-back";
+
+/** Hear the selected words, or the paragraph, again and again; or go on. */
+export function loopHere() {
+  if (player.loop) player.loop = null;
+  else {
+    const w = wordNow();
+    const here = page.paragraphs[w >= 0 ? page.paragraphOf[w] : paragraphNow()];
+    const chosen = chosenWords();
+    if (!here && !chosen.length) return;
+    player.loop = chosen.length > 1
+      ? [words.start[chosen[0]], Math.max(...chosen.map((each) => words.end[each]))] : [here.start, here.end];
+    seek(player.loop[0], true);
+  }
+  $("loop").setAttribute("aria-pressed", String(player.loop !== null));
+}
+
+export function skipPauses() {
+  player.skips = !player.skips;
+  $("skip").setAttribute("aria-pressed", String(player.skips));
+  toast(player.skips ? "Pauses are skipped." : "Pauses are heard.");
+}
+
+$("loop").addEventListener("click", loopHere);
+$("skip").addEventListener("click", skipPauses);
+$("rate").addEventListener("change", () => setSpeed(Number($("rate").value)));
+$("back").addEventListener("change", () => {
+  player.back = Number($("back").value);
+  keep(BACK, $("back").value);
+});
+if ([...$("back").options].some(({ value }) => value === kept(BACK))) $("back").value = kept(BACK) ?? "";
+player.back = Number($("back").value);
+
+const KEY = "witness-doubtful-words";
+const slider = $("doubts");
+
+/** @param {number} level */
+function mark(level) {
+  const [name] = LEVELS[level];
+  page.doubts = level;
+  slider.value = String(level);
+  slider.setAttribute("aria-valuetext", name);
+  $("doubts-now").textContent = name;
+}
+
+/** The places that the keys go to. */
+export const places = {
+  doubtful: () => doubtfulPlaces(page, words, page.doubts || 1),
+  unsure: () => unsurePlaces(page, words),
+};
+
+/** Say how many there are, and which one is selected. */
+export function showDoubts() {
+  const at = page.chosen?.[0] ?? -1;
+  for (const what of /** @type {const} */ (["doubtful", "unsure"])) {
+    const all = places[what]();
+    const now = all.indexOf(at) + 1;
+    hide($(what), !all.length || (what === "doubtful" && !page.doubts));
+    $(`${what}-count`).textContent = now ? `${now} of ${all.length}` : `${all.length}`;
+  }
+}
+
+const before = LEVELS.findIndex(([name]) => name === kept(KEY));
+$("doubting").hidden = !words.probability.some((told) => told >= 0);
+mark(before < 0 ? 1 : before);
+slider.addEventListener("input", () => {
+  mark(Number(slider.value));
+  keep(KEY, LEVELS[page.doubts][0]);
+  paint();
+  showDoubts();
+});
 
 /** Where it is said to a screen reader what a key has led to. */
 const announce = make("p", "hidden");

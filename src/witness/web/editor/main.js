@@ -3,21 +3,64 @@
 import { collapse } from "./across.js";
 import { keepingCaret } from "./caret.js";
 import "./colors.js";
-import { showDoubts } from "./marking.js";
-import "./mouse.js";
+import { showDoubts } from "./keys.js";
 import "./ownkeys.js";
 import { $, around, enable, toast } from "./dom.js";
-import { keepDraft, restoreDraft } from "./drafts.js";
+import { keepDraft, restoreDraft, deriveNow, edits, on, page, words } from "./state.js";
 import { showNotes } from "./noting.js";
 import { searchAgain } from "./search.js";
-import { followHash, showTools } from "./selection.js";
-import { openSound } from "./sound.js";
+import { followHash, showTools, choose, chooseTo, unchoose } from "./selection.js";
+import { openSound, audio, seek } from "./sound.js";
 import { showSpeakers } from "./speakers.js";
-import { deriveNow, edits, on, page } from "./state.js";
-import { clear, focusing, isPrinting, layOut, printAll, printed, relabel, render, soon, staying } from "./text.js";
+import {
+  clear, focusing, isPrinting, layOut, printAll, printed, relabel, render, soon, staying, feed, spans,
+} from "./text.js";
 import { drawTimeline } from "./timeline.js";
 import { settle } from "./writing.js";
+import { momentAt } from "./clock.js";
+import { fillIn, fix, speakerMenu } from "./editing.js";
 /** @import { Desk } from "./state.js" */
+
+feed.addEventListener("click", (event) => {
+  const target = around(event, "[data-w], [data-time], [data-fill], button.who");
+  if (page.writing && around(event, ".said[contenteditable]")) return;
+  if (!target) { unchoose(); return; }
+  const { w, time, fill, paragraph } = target.dataset;
+  if (target.matches("button.who")) { speakerMenu(Number(paragraph)); return; }
+  if (fill !== undefined) { fillIn(page.paragraphs[Number(fill)]); return; }
+  if (time !== undefined) {
+    event.preventDefault();
+    unchoose();
+    history.replaceState(null, "", momentAt(Number(time)));
+    seek(Number(time), true);
+    return;
+  }
+  if (!getSelection()?.isCollapsed) return; // handled when the pointer goes up
+  const at = page.place[Number(w)];
+  if (event.shiftKey && page.chosen) { chooseTo(at, { view: false }); return; }
+  choose(at, at, { view: false });
+  seek(words.start[Number(w)], event.detail < 2);
+});
+
+feed.addEventListener("dblclick", (event) => {
+  if (!around(event, page.writing ? ".inaudible" : "[data-w], .inaudible")) return;
+  getSelection()?.removeAllRanges();
+  audio.pause();
+  const empty = around(event, ".inaudible")?.closest("article");
+  if (empty) fillIn(page.paragraphs[Number(empty.dataset.paragraph)]); else fix();
+});
+
+document.addEventListener("pointerup", () => setTimeout(() => {
+  if (page.writing) return;
+  const dragged = getSelection();
+  if (!dragged || dragged.isCollapsed || !dragged.rangeCount) return;
+  const range = dragged.getRangeAt(0);
+  if (!feed.contains(dragged.anchorNode) && !feed.contains(dragged.focusNode)) return;
+  const inside = [...spans].filter(([, element]) => range.intersectsNode(element)).map(([w]) => page.place[w]);
+  if (inside.length < 2) return; // a double click
+  dragged.removeAllRanges();
+  choose(Math.min(...inside), Math.max(...inside), { view: false });
+}, 0));
 
 on("steps", (onlyNames) => {
   if (onlyNames) showNames(); else refresh();

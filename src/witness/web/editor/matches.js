@@ -1,8 +1,7 @@
 // @ts-check
 /* Searching in all words, and what replacing does to them. */
-import { above } from "./arrays.js";
+import { above, piecesOf } from "./transcript.js";
 import { checkText } from "./corrections.js";
-import { piecesOf } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Derived } from "./derive.js" */
 /** @import { Prepared } from "./transcript.js" */

@@ -2,7 +2,7 @@
 /* Names and colors of speakers. */
 import { make } from "./dom.js";
 import { page } from "./state.js";
-/** @import { Paragraph } from "./paragraphs.js" */
+/** @import { Paragraph } from "./derive.js" */
 
 export const COLORS = 10; // of the style sheet; after them they are used again, with stripes
 

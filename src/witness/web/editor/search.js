@@ -1,6 +1,6 @@
 // @ts-check
 /* Search in all words, including those that are not in the document, and replace what was found. */
-import { above } from "./arrays.js";
+import { above } from "./transcript.js";
 import { $, composes, enable, toast } from "./dom.js";
 import { haystackOf, matchesOf, patternOf, replacing } from "./matches.js";
 import { choose } from "./selection.js";

@@ -1,6 +1,6 @@
 // @ts-check
 /* Selecting words, and going to moments. */
-import { above } from "./arrays.js";
+import { above } from "./transcript.js";
 import { $, hide } from "./dom.js";
 import { seek, wordAt } from "./sound.js";
 import { page, words } from "./state.js";

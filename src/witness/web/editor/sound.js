@@ -1,6 +1,6 @@
 // @ts-check
 /* The sound, and the position in it. */
-import { above } from "./arrays.js";
+import { above } from "./transcript.js";
 import { clock } from "./clock.js";
 import { $ } from "./dom.js";
 import { data, page, positionChanged, words } from "./state.js";

@@ -1,15 +1,13 @@
 // @ts-check
 /* The transcript: a list of blocks, of which only those near the window are in the document. */
-import { above } from "./arrays.js";
+import { above, languageOf, OVERLAP } from "./transcript.js";
 import { clock, momentAt, span } from "./clock.js";
 import { $, make } from "./dom.js";
 import { matchAt } from "./matches.js";
 import { chip, initials, look, speakerOf } from "./names.js";
 import { isDoubtful, isUnsure, LEVELS } from "./doubts.js";
 import { data, page, transcript, words } from "./state.js";
-import { languageOf, OVERLAP } from "./transcript.js";
-/** @import { Paragraph } from "./paragraphs.js" */
-/** @import { Block } from "./reading.js" */
+/** @import { Block, Paragraph } from "./derive.js" */
 
 const BEYOND = 900; // pixels above and below the window that are kept ready
 

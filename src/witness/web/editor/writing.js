@@ -6,15 +6,14 @@ import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
 import { $, around, composes, select, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
-import { beginning, over, overtyped, respelled, rewriting } from "./overtyped.js";
-import { letters } from "./retyped.js";
+import { beginning, over, overtyped, respelled, rewriting, letters } from "./retyped.js";
 import { resume, seek } from "./sound.js";
 import { page, redo, refused, stepsChanged, take, transcript, undo, words } from "./state.js";
 import { keep, kept } from "./storage.js";
 import { bringIntoView, editable, feed, reveal, shownBlock, spans } from "./text.js";
 import { piecesOf } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
-/** @import { Over } from "./overtyped.js" */
+/** @import { Over } from "./retyped.js" */
 
 const PAUSE = 1000; // ms after the last key until what was typed is a step
 const MODE = "witness-writing";

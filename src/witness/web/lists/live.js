@@ -5,7 +5,7 @@ import "../editor/colors.js";
 import { clock, momentAt } from "../editor/clock.js";
 import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../editor/dom.js";
 import { call } from "./call.js";
-import { goOn } from "./listening.js";
+import { goOn } from "../editor/storage.js";
 import { aboutJob, isOpen } from "./progress.js";
 /** @import { Job } from "./progress.js" */
 

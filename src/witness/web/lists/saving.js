@@ -5,16 +5,15 @@ import { momentAt } from "../editor/clock.js";
 import { areSteps } from "../editor/corrections.js";
 import { pick } from "../editor/dialogs.js";
 import { $, enable, toast, wordsOf } from "../editor/dom.js";
-import { forgetDraft, keepDraft } from "../editor/drafts.js";
+import { forgetDraft, keepDraft, data, edits, page, stepsChanged, transcript } from "../editor/state.js";
 import { corrections, download } from "../editor/editing.js";
 import { alike, joined, twice } from "../editor/edits.js";
 import { choose, chosenWords } from "../editor/selection.js";
 import { isCalm } from "../editor/sound.js";
-import { data, edits, page, stepsChanged, transcript } from "../editor/state.js";
 import { call, CallError } from "./call.js";
 /** @import { Step } from "../editor/corrections.js" */
-/** @import { Kept } from "../editor/drafts.js" */
 /** @import { Review } from "../editor/edits.js" */
+/** @import { Kept } from "../editor/state.js" */
 /** @import { FormatAbout } from "./exporting.js" */
 
 const PAUSE = 700; // ms after the last step until it is saved
