@@ -30,10 +30,10 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 @dataclass(frozen=True)
 class Settings:
-    """What all jobs of a batch share."""
+    """Settings of all jobs of a batch."""
 
     options: Options = field(default_factory=Options)
-    """For a batch, no choice is left in them that two machines could make differently."""
+    """For a batch, they leave no choice that two machines could make differently."""
     runtime: Runtime = field(default_factory=Runtime)
     models: Mapping[str, str | None] = field(default_factory=dict)
     """Role -> sha256 that the model must have."""
@@ -109,13 +109,13 @@ class Job:
     changes: Changes | None = None
     """Changes to that transcript, which replace it; None: only other formats of it are written."""
     resumable: bool = True
-    """Whether what is done is kept until it is complete, so that it need not be done again."""
+    """An interrupted run may resume: finished work is kept until the job ends."""
     samples: tuple[tuple[str, str], ...] = ()
-    """People to recognize in this recording: a name, and a recording in which they speak alone."""
+    """People to recognize in this recording: a name, and a recording of that person alone."""
     twin: str | None = None
-    """The JSON of a recording with the same bytes, with these settings; None: there is none."""
+    """The JSON of a recording with the same bytes and settings, if any."""
     again: bool = False
-    """The transcript that is there gives way to the new one, which keeps what a person did to it."""
+    """A new transcript replaces the existing one and keeps the corrections of people."""
 
 
 def job_files(targets: output_paths.Targets) -> tuple[tuple[str, str | None], ...]:
@@ -125,7 +125,7 @@ def job_files(targets: output_paths.Targets) -> tuple[tuple[str, str | None], ..
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job."""
+    """The result of a job."""
 
     error: str | None = None
     """One line that ends with the fix; None: all files are written."""
@@ -138,28 +138,28 @@ class Outcome:
     seconds: float = 0.0
     """Seconds of work."""
     speakers: int | None = None
-    """How many were found."""
+    """Number of speakers."""
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-    """Those of the warnings after which somebody should look at the recording."""
+    """Warnings that call for a look at the recording."""
     left: tuple[str, ...] = ()
-    """A line about each file of an earlier run that is as it was."""
+    """A line about each file of an earlier run that was not replaced."""
     twin: str | None = None
     """As `Job.twin`, if the transcript is that one's."""
     resumed: bool = False
-    """Whether a part of the work had been done before."""
+    """An interrupted run had done a part of the work."""
     formatted: bool = False
-    """Only formats of a transcript that was there were written."""
+    """The job wrote only formats of an existing transcript."""
     again: bool = field(default=False)
-    """Whether another process might do better."""
+    """Another process may succeed."""
     later: bool = False
-    """Whether it may work a while later: the disk of the recording failed."""
+    """A later attempt may succeed: the disk of the recording failed."""
     full: bool = False
-    """Whether the disk takes no file at all."""
+    """The disk takes no file at all."""
 
 
 Segment = Mapping[str, Any]
-"""What one person says, as `formats.openai` has it: `id`, `start`, `end`, `speaker`, `text`."""
+"""Words of one person, as in `formats.openai`: `id`, `start`, `end`, `speaker`, `text`."""
 Said = Callable[[int, Sequence[Segment]], None]
 """Called with segments that are final while words are recognized, and the number of the first of them. If a
 worker dies and another one begins again, they are told again."""
@@ -306,7 +306,7 @@ def _write(
     *,
     fresh: bool,
 ) -> tuple[str, ...]:
-    """Write the files of a job; return a line about each file beside them that stays as it was.
+    """Write the files of a job; return a line about each file beside them that was not replaced.
 
     `opened` is the store of a transcript that was changed. `fresh`: the models just made it.
     """
