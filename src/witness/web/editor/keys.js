@@ -133,7 +133,7 @@ function stepParagraph(by) {
 }
 
 /**
- * Go to the next doubtful word, or the next that may be somebody else's, or with -1 to the one before. Whoever writes
+ * Go to the next doubtful word, or the next that may be another speaker's, or with -1 to the one before. Whoever writes
  * is there with the caret.
  * @param {keyof typeof places} what
  * @param {number} by

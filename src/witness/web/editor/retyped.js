@@ -1,6 +1,6 @@
 // @ts-check
-/* What somebody typed in the place of some words -> the text that each of these words has now, so that the words which
-   were left alone keep their times, and typed ones share those of the words whose place they took. */
+/* The text typed over some words -> the new text of each word. Untouched words keep their times; typed words share
+   the times of the words that they replace. */
 import { piecesOf } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Derived } from "./derive.js" */

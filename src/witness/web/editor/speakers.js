@@ -106,7 +106,7 @@ function renameHere(button, who) {
     finish(event.key !== "Escape");
     button.focus();
   });
-  // Whom somebody else has merged meanwhile is not here any more, and the name is nobody else's.
+  // Another person may have merged this speaker meanwhile; then the name goes to no other one.
   field.addEventListener("blur", () => finish(page.speakers.some((one) => one.who === who)));
   button.replaceWith(field);
   field.select();

@@ -95,7 +95,7 @@ function itemOf(one) {
   const words = make("span");
   words.dir = "auto";
   words.textContent = one.kind === "kept" ? ` you wrote “${short(one.before)}”, which stands; heard now: “${short(one.now)}” `
-    : one.kind === "name" ? ` nobody is called “${short(one.before)}” anymore `
+    : one.kind === "name" ? ` no speaker is called “${short(one.before)}” anymore `
       : one.kind === "place" ? ` the words of “${short(one.before)}” are not there anymore `
         : ` “${short(one.before)}” is now “${short(one.now)}” `;
   const way = wayOut(one);

@@ -41,7 +41,7 @@ let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
 /** Whether nothing that is done here can be saved. */
 const barred = () => served.refusal !== null && !served.noting;
 
-const overtakenWords = "somebody else changed this transcript";
+const overtakenWords = "someone else changed this transcript";
 
 /** @param {string} text @param {string} [kind] @param {string} [title] */
 export function show(text, kind = "", title = text) {
