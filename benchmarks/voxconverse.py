@@ -143,9 +143,13 @@ class Row:
         )
 
 
-def run(models: str, cases: tuple[run_folder.Case, ...], out: Path, runtime: Runtime) -> Row:
+def run(
+    models: str, cases: tuple[run_folder.Case, ...], out: Path, runtime: Runtime, split: run_folder.Split
+) -> Row:
     """Diarize and score everything with a set of models."""
-    plan = run_folder.AccuracyPlan(cases=cases, out=out, options=Options(models=models), runtime=runtime)
+    plan = run_folder.AccuracyPlan(
+        cases=cases, out=out, options=Options(models=models), runtime=runtime, split=split
+    )
     try:
         scores = accuracy.run(plan, Reporter(note=say))
     except ModelError as error:
@@ -190,7 +194,7 @@ def main() -> None:
         cases, _ = accuracy.find(folder / "wav", folder / "rttm")
         runtime = Runtime(device=args.device, threads=args.threads)
         chosen = args.models or SETS
-        rows = [run(name, cases, folder / f"run-{name}", runtime) for name in chosen]
+        rows = [run(name, cases, folder / f"run-{name}", runtime, args.split) for name in chosen]
     except (NetworkError, FetchError, WitnessError) as error:
         sys.exit(str(error))
     result = {

@@ -15,7 +15,7 @@ import pytest
 import soundfile
 
 from conftest import CALL, ROOT, in_process
-from witness.bench import accuracy, measurement, run_folder, scoring
+from witness.bench import accuracy, accuracy_report, measurement, run_folder, scoring
 from witness.bench.accuracy import find, unscored
 from witness.bench.run_folder import AccuracyPlan
 from witness.errors import InputError, ModelError, PartlyFailedError, UsageError, WitnessError
@@ -57,17 +57,18 @@ def benchmarked(*args: object) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def finished(pair, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
     out = tmp_path_factory.mktemp("bench") / "out"
-    return out, benchmarked(pair, *command(pair, out))
+    return out, benchmarked(pair, *command(pair, out, "--split", "dev"))
 
 
 @pytest.mark.slow
 def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     out, process = finished
     assert {path.name for path in out.iterdir()} == {
-        *("run.json", "rttm", "files", "report.html", "report.json"),
-        "der_by_duration.svg",
+        *("run.json", "rttm", "files", "report.html", "report.md", "report.json"),
+        *("der_by_duration.svg", "accuracy_by_speed.svg"),
     }
     manifest = json.loads((out / "run.json").read_text())
+    assert manifest["split"] == "dev"
     assert manifest["finished"]
     assert manifest["hardware"]["cores"] >= 1
     assert "numpy" in manifest["versions"]
@@ -82,22 +83,29 @@ def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     found = {name: next(iter(scoring.read(path).values())) for name, path in hypotheses.items()}
     strict = scoring.pool(scoring.score(scoring.pair(there, found, [])))[0]
     assert report["score"]["conventions"][0]["der"] == pytest.approx(strict.der, abs=0.005)
+    text = (out / "report.md").read_text()
     html = (out / "report.html").read_text()
     for convention in scoring.CONVENTIONS:
+        assert f"| {convention.name} |" in text
         assert f">{convention.name}</td>" in html
+    assert f"**{strict.der:.2f}**" in text
     assert f"<td>{strict.der:.2f}</td>" in html
-    assert html.count("<svg") == 1
+    assert html.count("<svg") == 2
     assert process.stdout.decode().startswith("DER, % of the speech")
     lines = process.stderr.decode().splitlines()
     assert [line.split("  ")[0] for line in lines] == [f"note: {n} of 3" for n in (1, 2, 3)]
-    assert all("  DER " in line for line in lines)
+    assert all("  DER " in line and line.endswith(" left") for line in lines)
 
 
-def test_the_picture_is_svg_and_shows_every_recording(finished):
+def test_pictures_are_svg_and_show_every_recording(finished):
     out, _ = finished
     drawn = ElementTree.parse(out / "der_by_duration.svg").getroot()  # noqa: S314
     circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
     assert {circle[0].text.split(":")[0] for circle in circles} == set(NAMES)
+    text = "".join(ElementTree.parse(out / "accuracy_by_speed.svg").getroot().itertext())  # noqa: S314
+    for other in accuracy_report.PUBLISHED:
+        assert other.name in text
+    assert "Witness, this run" in text
 
 
 @pytest.mark.slow
@@ -138,7 +146,7 @@ def test_what_is_written_is_read_back(finished):
     out, _ = finished
     document = json.loads((out / "run.json").read_text())
     assert list(document) == [
-        *("schema", "settings", "models", "runtime", "recordings"),
+        *("schema", "split", "settings", "settings_sha256", "tuned_on", "models", "runtime", "recordings"),
         *("without_audio", "references_sha256", "hardware", "versions", "source_sha256", "load_before"),
         *("begun", "finished"),
     ]
@@ -194,7 +202,7 @@ REPLY = {
 def bench(pair, tmp_path, monkeypatch):
     """`bench(**kwargs)` with children that do what `bench.script` says."""
 
-    def run(folder="out", options=None, script=None):
+    def run(folder="out", split=None, tuned_on=None, options=None, script=None):
         cases, missing = find(pair, pair)
         made = run_folder.make(AccuracyPlan((), tmp_path, options=built), SILENT).models
         models = {"segmentation": made.segmentation, "embedding": made.embedding, "whisper": None}
@@ -207,7 +215,7 @@ def bench(pair, tmp_path, monkeypatch):
         code = f"import os, pathlib, sys\nfrom witness.child import serve\ndef answer(request, _):\n{body}\n"
         (tmp_path / "scripted.py").write_text(f"{code}serve(answer)\n")
         monkeypatch.setattr(measurement, "MODULE", "scripted")
-        plan = AccuracyPlan(cases, tmp_path / folder, missing, options or built, Runtime())
+        plan = AccuracyPlan(cases, tmp_path / folder, missing, options or built, Runtime(), split, tuned_on)
         return accuracy.run(plan, SILENT)
 
     built = Options(models="builtin", offline=True)
@@ -254,10 +262,11 @@ def test_a_recording_that_fails_costs_itself_only(bench, tmp_path, script, crash
     assert report["finished"] is None
     missed = next(row for row in report["score"]["recordings"] if row["uri"] == "b")
     assert missed["der"]["strict"] == 100
-    text = (tmp_path / "out" / "report.html").read_text()
-    assert "1 recordings failed" in text
-    assert "could not be read | <b>" not in text
-    assert (crashes == 0) == ("could not be read | &lt;b&gt;" in text)
+    for name, escaped in (("report.html", "read | &lt;b&gt;"), ("report.md", r"read \| &lt;b>")):
+        text = (tmp_path / "out" / name).read_text()
+        assert "1 recordings failed" in text
+        assert "could not be read | <b>" not in text
+        assert (crashes == 0) == (f"could not be {escaped}" in text)
     # Once it is fixed, the same command runs that recording only.
     assert len(bench(script="assert request['path'].endswith('b.flac')")) == 3
     assert json.loads((tmp_path / "out" / "run.json").read_text())["finished"]
@@ -274,6 +283,37 @@ def test_a_run_cannot_go_on_with_other_settings(bench):
     bench()
     with pytest.raises(UsageError, match="other settings"):
         bench(options=Options(models="builtin", offline=True, max_speakers=3))
+    with pytest.raises(UsageError, match="other split"):
+        bench(split="dev")
+
+
+@pytest.mark.slow
+def test_settings_are_not_tuned_on_test(bench, tmp_path):
+    tuned = Options(models="builtin", offline=True, max_speakers=3)
+    bench("defaults", split="test")
+    with pytest.raises(UsageError, match=r"max_speakers.*--tuned-on"):
+        bench("tuned", split="test", options=tuned)
+    with pytest.raises(InputError, match=r"run\.json"):
+        bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "nowhere")
+    bench("dev", split="dev", options=tuned)
+    with pytest.raises(UsageError, match="has recordings of this run"):
+        bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
+    # The same on other recordings.
+    path = tmp_path / "dev" / "run.json"
+    dev = {**json.loads(path.read_text()), "recordings": ["others"]}
+    for change, complaint in (
+        ({"finished": None}, "not finished"),
+        ({"split": None}, "not a run with --split dev"),
+        ({"settings_sha256": "0"}, "other settings"),
+    ):
+        path.write_text(json.dumps({**dev, **change}))
+        with pytest.raises(UsageError, match=complaint):
+            bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
+    path.write_text(json.dumps(dev))
+    bench("tuned", split="test", options=tuned, tuned_on=tmp_path / "dev")
+    recorded = json.loads((tmp_path / "tuned" / "run.json").read_text())
+    assert recorded["tuned_on"]["settings_sha256"] == recorded["settings_sha256"]
+    assert len(recorded["tuned_on"]["run_sha256"]) == 64
 
 
 def test_recordings_are_paired_by_name(pair, tmp_path):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import soundfile
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from conftest import CALL, in_process
 from witness import tracing
 from witness.bench import speed
 from witness.cli.main import cli
+from witness.diarization import embedding, fbank, segmentation
 from witness.models.session import Model
 from witness.options import Options, Runtime
 from witness.progress import SILENT
@@ -36,7 +38,7 @@ def witness(*args, cwd=None) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 def test_what_is_counted(clip, monkeypatch):
     options = Options(models="builtin", whisper="none", offline=True)
-    measured = speed.measure([clip], speed.SpeedPlan(options, Runtime(), 1), SILENT)
+    measured = speed.measure([clip], speed.SpeedPlan(options, Runtime(), 1, ("run", "profiled")), SILENT)
     monkeypatch.setattr(speed, "measure", lambda *_: measured)
     # The result is what stdout gets: a table, or with --json the document.
     table, text = (
@@ -51,11 +53,18 @@ def test_what_is_counted(clip, monkeypatch):
     (file,) = document["files"]
     assert list(file) == [
         *("name", "duration", "models", "device", "mode", "walls", "wall", "cpu", "times_real_time"),
-        *("real_time_factor", "peak_memory_mb", "whisper_peak_memory_mb"),
-        *("outside_onnxruntime", "stages"),
+        *("real_time_factor", "peak_memory_mb", "whisper_peak_memory_mb", "windows_per_second"),
+        *("trunk_seconds_per_second", "outside_onnxruntime", "stages", "profiled"),
     ]
-    assert set(file["walls"]) == {"run"}
+    assert set(file["walls"]) == {"run", "profiled"}
     assert file["duration"] == SECONDS
+    assert file["windows_per_second"] == pytest.approx(
+        len(segmentation.window_starts(SECONDS * 16000, 1.0)) / SECONDS, abs=1e-3
+    )
+    frames = -(-fbank.frame_count(SECONDS * 16000) // embedding.STRIDE)
+    hop = embedding.TRUNK_SAMPLES / 16000
+    trunk = sum(len(block.frames) for block in embedding.plan([np.arange(frames)])) * hop
+    assert file["trunk_seconds_per_second"] == pytest.approx(trunk / SECONDS, rel=0.01)
     assert file["mode"] is None
     assert file["stages"]["transcription"] == {"wall": None, "cpu": None}
     for stage in ("segmentation", "embedding"):
@@ -64,12 +73,15 @@ def test_what_is_counted(clip, monkeypatch):
     assert 0 < file["outside_onnxruntime"] < 1
     assert file["peak_memory_mb"] > 20
     assert file["times_real_time"] == pytest.approx(1 / file["real_time_factor"], rel=0.01)
+    assert file["profiled"]["wall"] > 0
     for row in (
         "segmentation",
         "embedding",
         "all",
         "times real time",
+        "of trunk per second of audio",
         "of the wall time outside onnxruntime",
+        "profiled",
     ):
         assert row in table
 

@@ -6,11 +6,13 @@ stop (at any byte: a recording counts as done when its record holds the sha256 o
     OUT/run.json          settings, hardware, versions, models; they must be the same when the run continues
     OUT/rttm/NAME.rttm    the hypothesis
     OUT/files/NAME.json   the cost of the recording
-    OUT/report.html, report.json and a picture
+    OUT/report.html, report.md, report.json and two pictures
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +48,8 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
     """Run the remaining recordings, score all, write the report. The reporter gets a note per recording.
 
     Raises:
-        UsageError: `plan.out` was begun with other settings or another program.
+        UsageError: `plan.out` was begun with other settings or another program, or `plan.split` is "test" and
+            no run on "dev" tried its settings.
         PartlyFailedError: recordings failed; all the others and the report are written.
         WitnessError: a failure that every recording would have; once it is fixed, the run can continue.
     """
@@ -57,6 +60,8 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
     if kept:
         reporter.note(f"{plan.out}: {len(kept)} of {len(plan.cases)} recordings are done already")
     whole, past = sum(case.length for case in plan.cases), 0.0
+    remaining = sum(case.length for case in plan.cases if case.name not in kept)
+    worked, started = 0.0, time.monotonic()
     outcome = AccuracyOutcome(begun, [], [])
     reporter.progress("recordings", 0, whole)
     for number_done, case in enumerate(plan.cases, start=1):
@@ -66,7 +71,10 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
         outcome.records.append(record)
         outcome.scores.append(score)
         if case.name not in kept:
-            reporter.note(f"{number_done} of {len(plan.cases)}  {_line(record, score)}")
+            worked += case.length
+            pace = (time.monotonic() - started) / max(worked, 1e-9)
+            left = clock(math.ceil(max(0.0, remaining - worked) * pace))
+            reporter.note(f"{number_done} of {len(plan.cases)}  {_line(record, score)}  {left} left")
         past += case.length
         reporter.progress("recordings", past, whole)
     _write_report(plan.out, outcome)

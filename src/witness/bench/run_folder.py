@@ -1,16 +1,17 @@
 """Folder of a benchmark run: its plan, its settings in run.json, and the cost of each recording in files/.
 
-A run that was begun continues with the same program and settings or not at all.
+A run that was begun continues with the same program and settings or not at all. Settings are not tuned on
+recordings of the split "test".
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,6 +27,7 @@ from witness.storage import atomic, files
 
 SCHEMA = "witness-bench/1"
 UNCHANGED = (
+    "split",
     "settings",
     "models",
     "references_sha256",
@@ -33,10 +35,12 @@ UNCHANGED = (
     "hardware",
     "versions",
     "source_sha256",
+    "tuned_on",
 )
 """Keys of run.json that must be the same when a run continues."""
 NOT_SETTINGS = ("models", "whisper", "language", "offline")
 
+Split = Literal["dev", "test"]
 Settings = Mapping[str, Any]
 """Names and values as in JSON, which another version of the program may not know."""
 
@@ -66,6 +70,9 @@ class AccuracyPlan:
     """Names of references without audio, which are not scored."""
     options: Options = field(default_factory=Options)
     runtime: Runtime = field(default_factory=Runtime)
+    split: Split | None = None
+    tuned_on: Path | None = None
+    """Folder of the finished run on "dev" that tried the settings of a run on "test"."""
     as_pyannote: bool = False
     """Option of `scoring.score`."""
     uem: Mapping[str, list[tuple[float, float]]] | None = None
@@ -87,11 +94,25 @@ class Models:
 
 
 @dataclass(frozen=True)
+class TunedOn:
+    """Run on "dev" that tried the settings of a run on "test"."""
+
+    run_sha256: str
+    """Of its run.json."""
+    settings_sha256: str
+    begun: str
+
+
+@dataclass(frozen=True)
 class RunManifest:
     """Content of run.json. All sha256 are hexadecimal, times are ISO 8601 in UTC."""
 
+    split: Split | None
     settings: Settings
     """`Options` without NOT_SETTINGS."""
+    settings_sha256: str
+    """Of the settings and the models, to compare a run on "test" with a run on "dev"."""
+    tuned_on: TunedOn | None
     models: Models
     runtime: Settings
     recordings: tuple[str, ...]
@@ -179,18 +200,28 @@ class Record:
 
 
 def make(plan: AccuracyPlan, reporter: Reporter) -> RunManifest:
-    """Describe a run that begins now; nothing is written. Raises ModelError."""
+    """Describe a run that begins now; nothing is written.
+
+    Raises ModelError, and the errors of `_permitted` for the split "test".
+    """
     chosen = store.diarization_models(plan.options.models, offline=plan.options.offline, reporter=reporter)
     references = "".join(rttm.serialize(case.name, case.reference) for case in plan.cases)
-    return RunManifest(
-        settings={name: value for name, value in asdict(plan.options).items() if name not in NOT_SETTINGS},
-        models=Models(
-            choice=plan.options.models if chosen.name not in catalogue.SETS else chosen.name,
-            segmentation=chosen.segmentation.sha256,
-            embedding=chosen.embedding.sha256,
-            plda={name: file.sha256 for name, file in chosen.plda.items()},
-            rule=asdict(chosen.rule),
-        ),
+    settings = {name: value for name, value in asdict(plan.options).items() if name not in NOT_SETTINGS}
+    models = Models(
+        choice=plan.options.models if chosen.name not in catalogue.SETS else chosen.name,
+        segmentation=chosen.segmentation.sha256,
+        embedding=chosen.embedding.sha256,
+        plda={name: file.sha256 for name, file in chosen.plda.items()},
+        rule=asdict(chosen.rule),
+    )
+    model_files = {name: value for name, value in asdict(models).items() if name != "choice"}
+    hashed = json.dumps({"settings": settings, "models": model_files}, sort_keys=True)
+    manifest = RunManifest(
+        split=plan.split,
+        settings=settings,
+        settings_sha256=files.sha256(hashed.encode()),
+        tuned_on=None,
+        models=models,
         runtime=asdict(plan.runtime),
         recordings=tuple(case.name for case in plan.cases),
         without_audio=plan.missing,
@@ -201,6 +232,41 @@ def make(plan: AccuracyPlan, reporter: Reporter) -> RunManifest:
         load_before=measurement.load(),
         begun=now(),
     )
+    return manifest if plan.split != "test" else _permitted(manifest, plan.tuned_on)
+
+
+def _permitted(manifest: RunManifest, tuned_on: Path | None) -> RunManifest:
+    """Add to the manifest of a run on "test" the run on "dev" that tried its settings.
+
+    The program's own settings need no such run. Raises UsageError if the folder `tuned_on` holds no finished
+    run on "dev" with the same settings and other recordings, InputError if it cannot be read.
+    """
+    if tuned_on is None:
+        defaults = asdict(Options())
+        changed = [name for name, value in manifest.settings.items() if value != defaults[name]]
+        if manifest.models.choice not in catalogue.SETS:
+            changed.append("models")
+        if changed:
+            raise UsageError(
+                f"--split test tries out no settings ({', '.join(changed)}); run them with --split dev "
+                "first, and give the folder of that run with --tuned-on"
+            )
+        return manifest
+    path = tuned_on / "run.json"
+    _, dev = _parse(path)
+    faults = {
+        "is not a run with --split dev": dev.split != "dev",
+        "is not finished": not dev.finished,
+        "has other settings or models": dev.settings_sha256 != manifest.settings_sha256,
+        "has recordings of this run": bool(set(manifest.recordings) & set(dev.recordings)),
+    }
+    for fault, applies in faults.items():
+        if applies:
+            raise UsageError(
+                f"{tuned_on}: {fault}; give a finished run with --split dev, the same settings and other "
+                "recordings"
+            )
+    return replace(manifest, tuned_on=TunedOn(files.sha256(_read(path)), dev.settings_sha256, dev.begun))
 
 
 def begin(out: Path, manifest: RunManifest) -> RunManifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import Literal
 
 from witness.bench import measurement
 from witness.bench.measurement import Failure, Hardware, Measurement
+from witness.diarization.fbank import HOP, N_MELS
+from witness.diarization.segmentation_cut import BACK
 from witness.errors import WitnessError
 from witness.options import Mode, Options, Runtime
 from witness.progress import Reporter
+from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
 from witness.text import clock, number, table
 from witness.tracing import Call
 from witness.transcript.assemble import STAGES
 
 SCHEMA = "witness-speed/1"
 
-Way = Literal["run", "serial"]
-"""As usual; with the words after the speakers."""
+Way = Literal["run", "serial", "profiled"]
+"""As usual; with the words after the speakers; with onnxruntime's profiler on."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,16 @@ class Serial:
 
 
 @dataclass(frozen=True)
+class Profiled:
+    """Runs with onnxruntime's profiler on."""
+
+    wall: float
+    """Seconds."""
+    cost: float
+    """Additional time, as a share of the usual time."""
+
+
+@dataclass(frozen=True)
 class FileSpeed:
     """Speed of one recording. Everything but the walls is a median over the runs; times are seconds."""
 
@@ -81,10 +95,15 @@ class FileSpeed:
     real_time_factor: float | None
     peak_memory_mb: float | None
     whisper_peak_memory_mb: float | None
+    windows_per_second: float | None
+    """Windows that were segmented, per second of audio."""
+    trunk_seconds_per_second: float | None
+    """Seconds of features that went through the trunk, context included, per second of audio."""
     outside_onnxruntime: float | None
     """Share of the wall time without a model at work; None if words were recognized."""
     stages: Mapping[str, StageTime]
     serial: Serial | None = None
+    profiled: Profiled | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +143,7 @@ def _run(path: Path, plan: SpeedPlan, way: Way) -> Measurement:
     """Run a recording once in a child. Raises WitnessError if it fails or finds no words although it
     should."""
     runtime = replace(plan.runtime, serial=True) if way == "serial" else plan.runtime
-    result = measurement.run(path, plan.options, runtime)
+    result = measurement.run(path, plan.options, runtime, profile=way == "profiled")
     if isinstance(result, Failure):
         raise result.error(f"{path}: ", "; try it with `witness run`") if result.crashed else result.error()
     if result.failure is not None:
@@ -149,6 +168,8 @@ def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
         real_time_factor=round(wall / duration, 5) if duration else None,
         peak_memory_mb=_median(run.peak_memory_mb for run in plain),
         whisper_peak_memory_mb=_median(run.whisper_peak_memory_mb for run in plain),
+        windows_per_second=_median(_windows(run) / duration for run in plain),
+        trunk_seconds_per_second=_median(_trunk_seconds(run) / duration for run in plain),
         outside_onnxruntime=_median(1 - busy(run.calls) / run.wall for run in plain)
         if first.mode is None
         else None,
@@ -157,6 +178,9 @@ def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
     if "serial" in runs and first.mode is not None:
         words = median(run.seconds("transcription") or 0.0 for run in runs["serial"])
         speed = replace(speed, serial=serial(median(run.wall for run in runs["serial"]), words, wall))
+    if "profiled" in runs:
+        profiled = median(speed.walls["profiled"])
+        speed = replace(speed, profiled=Profiled(profiled, round(profiled / wall - 1, 4)))
     return speed
 
 
@@ -180,6 +204,23 @@ def serial(wall: float, words: float, parallel: float) -> Serial:
         saved=round(1 - parallel / wall, 4),
         overlap=round((wall - parallel) / hidden, 4) if hidden > 0 else None,
     )
+
+
+def _windows(run: Measurement) -> float:
+    """Count the windows that were segmented."""
+    return sum(
+        float(call.shape[0])
+        for call in _calls(run, "segmentation")
+        if call.model.startswith(BACK) or call.shape[1:] == (1, WINDOW_SAMPLES)
+    )
+
+
+def _trunk_seconds(run: Measurement) -> float:
+    """Sum the seconds of features that went through the trunk, context included."""
+    frames = sum(
+        float(math.prod(call.shape[:2])) for call in _calls(run, "embedding") if call.shape[2:] == (N_MELS,)
+    )
+    return frames * HOP / SAMPLE_RATE
 
 
 def _calls(run: Measurement, stage: str) -> list[Call]:
@@ -210,7 +251,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def to_json(speed: Timings) -> str:
-    """Serialize every run in one document; without serial runs it has no key "serial"."""
+    """Serialize every run in one document; without serial or profiled runs it lacks their key."""
     options = asdict(speed.plan.options)
     document = {
         "schema": SCHEMA,
@@ -222,7 +263,11 @@ def to_json(speed: Timings) -> str:
         "repeat": speed.plan.repeat,
         "load_before": speed.load_before,
         "files": [
-            {name: value for name, value in asdict(file).items() if name != "serial" or value is not None}
+            {
+                name: value
+                for name, value in asdict(file).items()
+                if name not in ("serial", "profiled") or value is not None
+            }
             for file in speed.files
         ],
     }
@@ -256,11 +301,18 @@ def _lines(file: FileSpeed) -> Iterable[str]:
     if file.whisper_peak_memory_mb is not None:
         memory += f", whisper's {file.whisper_peak_memory_mb:.0f} MB"
     yield memory
+    work = (
+        f"{number(file.windows_per_second, '.2f')} windows and "
+        f"{number(file.trunk_seconds_per_second, '.2f')} s of trunk per second of audio"
+    )
     if file.outside_onnxruntime is not None:
-        yield f"{file.outside_onnxruntime:.1%} of the wall time outside onnxruntime"
+        work += f", {file.outside_onnxruntime:.1%} of the wall time outside onnxruntime"
+    yield work
     if file.serial is not None:
         overlap = number(file.serial.overlap, ".0%")
         yield (
             f"serial {file.serial.wall:.2f} s, parallel {file.wall:.2f} s: {file.serial.saved:.1%} saved, "
             f"{overlap} of the shorter engine's time hidden"
         )
+    if file.profiled is not None:
+        yield f"profiled {file.profiled.wall:.2f} s, plain {file.wall:.2f} s: {file.profiled.cost:+.1%}"

@@ -12,6 +12,7 @@ from witness.errors import UsageError
 from witness.storage import atomic
 
 if TYPE_CHECKING:
+    from witness.bench.run_folder import Split
     from witness.options import Device
 
 
@@ -29,6 +30,17 @@ def bench(ctx: click.Context) -> None:
 )
 @click.option(
     "-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="The folder to write into."
+)
+@click.option(
+    "--split",
+    type=click.Choice(["dev", "test"]),
+    help="The split of these recordings; settings are not tuned on test.",
+)
+@click.option(
+    "--tuned-on",
+    type=click.Path(path_type=Path),
+    metavar="DEV-RUN",
+    help="The folder of the finished run on dev that tried the settings.",
 )
 @click.option(
     "--uem",
@@ -53,6 +65,8 @@ def bench_accuracy(
     audio: Path,
     rttm: Path,
     out: Path,
+    split: Split | None,
+    tuned_on: Path | None,
     uem: Path | None,
     others: tuple[str, ...],
     as_pyannote: bool,
@@ -62,7 +76,7 @@ def bench_accuracy(
 
     Recordings and references are paired by name: VoxConverse, or any other pair of folders. After a stop, run
     the same command again to continue. The scores go to stdout. The output folder gets the hypotheses, what
-    each recording cost, report.html, report.json and a picture. Needs the extra `bench`.
+    each recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
     """
     from witness.bench import accuracy, score_report, scoring
     from witness.bench.run_folder import AccuracyPlan
@@ -82,6 +96,8 @@ def bench_accuracy(
         missing=missing,
         options=Options(**settings),
         runtime=runtime,
+        split=split,
+        tuned_on=tuned_on,
         as_pyannote=as_pyannote,
         uem=None if uem is None else scoring.read_uem(uem),
     )
@@ -112,6 +128,7 @@ def bench_accuracy(
     help="Runs of each recording in each way.",
 )
 @options.flag("--vs-serial", "Also run it with the words after the speakers.")
+@click.option("--vs-profile", is_flag=True, help="Also run it with onnxruntime's profiler on.")
 @options.JSON
 @options.MODELS
 @options.WHISPER
@@ -123,6 +140,7 @@ def bench_speed(
     recordings: tuple[Path, ...],
     repeat: int,
     vs_serial: bool,
+    vs_profile: bool,
     as_json: bool,
     device: Device,
     threads: int | None,
@@ -139,7 +157,8 @@ def bench_speed(
     for name in ("models", "whisper"):
         if Path(settings[name]).exists():
             settings[name] = str(Path(settings[name]).absolute())
-    ways: tuple[speed.Way, ...] = ("run", "serial") if vs_serial else ("run",)
+    asked: dict[speed.Way, bool] = {"run": True, "serial": vs_serial, "profiled": vs_profile}
+    ways = tuple(way for way, chosen in asked.items() if chosen)
     plan = speed.SpeedPlan(Options(**settings), Runtime(device=device, threads=threads or 0), repeat, ways)
     with options.progress(quiet=False) as reporter:
         result = speed.measure(recordings, plan, reporter)
