@@ -160,10 +160,10 @@ WEAK = {
 }
 
 LIMITS = {
-    "docstrings that open with a question word": 305,
-    "texts with a construction": 343,
-    "weak names": 483,
-    "pages with a construction": 120,
+    "docstrings that open with a question word": 0,
+    "texts with a construction": 5,
+    "weak names": 21,
+    "pages with a construction": 47,
 }
 """Counts of today. Lower them with the source; none may rise."""
 
