@@ -230,7 +230,7 @@ def _pairs(values: Mapping[str, object]) -> str:
 
 
 def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Render rows, of which the first is the head."""
+    """Render rows; the first is the head."""
     head, *body = ([_escaped(cell) for cell in row] for row in rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
