@@ -112,9 +112,9 @@ def desk(folder: Path, cache: Path, engine: Any) -> int:
     from witness.serve.app_state import AppState
     from witness.serve.library.index import Index
     from witness.serve.library.library import Library
-    from witness.work import produce
+    from witness.work import produce, worker
 
-    queue.Pool, produce._engine = Hands, lambda _: engine  # type: ignore[assignment,misc]
+    queue.Pool, worker._engine = Hands, lambda _: engine  # type: ignore[assignment,misc]
     settings = produce.Settings(Options(models="builtin", offline=True, whisper="none"), Runtime(), {})
     library = Library(folder, Index(cache / "index.sqlite"))
     with uploads.Uploads(folder) as arrived, queue.Queue(folder, lambda _: settings) as waiting:
@@ -200,9 +200,9 @@ def commands(work: Path, engine: Any) -> dict[str, Callable[[], int]]:
 
 def batch(engine: Any, source: str, folder: str) -> int:
     """A batch whose recordings are worked on in this process."""
-    from witness.work import pool, produce
+    from witness.work import pool, worker
 
-    pool.Pool, produce._engine = folders.Here, lambda _: engine  # type: ignore[assignment,misc]
+    pool.Pool, worker._engine = folders.Here, lambda _: engine  # type: ignore[assignment,misc]
     options = ("--models", "builtin", "--offline", "--whisper", "none", "--force")
     return trials.command("batch", source, "-o", folder, "-f", "json", "-f", "txt", *options)
 
