@@ -154,11 +154,12 @@ def pays(*, saved_ms: float = 1e6) -> None:
 
 
 @pytest.mark.usefixtures("card")
-def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, expected, log):
+def test_strict_compiles_once_and_gives_what_the_cpu_gives(transcribe, models, expected, log):
     on_cpu, quiet = transcribe("--device", "cpu")
     assert "MIGraphX" not in quiet
     cold, notes = transcribe("--device", "migraphx")
-    assert "note: compiling trunk of models0/embedding.onnx for Radeon RX 9070 (gfx1201), for 600 s" in notes
+    model = f"{models.name}/embedding.onnx"
+    assert f"note: compiling trunk of {model} for Radeon RX 9070 (gfx1201), for 600 s" in notes
     assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 block" in notes
     warm, notes = transcribe("--device", "migraphx")
     assert "compiling" not in notes
