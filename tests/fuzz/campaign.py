@@ -28,7 +28,7 @@ OPTIONS = ["-q", "-f", "json", "--models", "builtin", "--offline", "--whisper", 
 
 
 def complaint(ended: trials.Ended, out: Path) -> str | None:
-    """What is not allowed about the outcome; None: nothing."""
+    """Return the fault of an outcome; None: the outcome is allowed."""
     if (wrong := trials.complaint(ended, CODES)) is not None:
         return wrong
     lines = [line for line in ended.said.splitlines() if line]

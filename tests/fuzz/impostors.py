@@ -32,7 +32,7 @@ CODES = {
 
 
 def complaint(kind: str, ended: trials.Ended, folder: Path) -> str | None:
-    """What is not allowed about the outcome; None: nothing."""
+    """Return the fault of an outcome; None: the outcome is allowed."""
     if (wrong := trials.complaint(ended, CODES[kind])) is not None:
         return wrong
     lines = [line for line in ended.said.splitlines() if line and not line.startswith("note: ")]

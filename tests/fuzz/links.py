@@ -225,7 +225,7 @@ def strangers(outside: Path, json: bytes) -> None:
 
 
 def state(outside: Path) -> dict[str, tuple[int, int, bytes]]:
-    """What is there: permissions, time and content by path."""
+    """Return the permissions, time and content of each path."""
     return {
         str(path.relative_to(outside)): (
             path.lstat().st_mode,
@@ -237,7 +237,7 @@ def state(outside: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def complaint(way: str, ended: trials.Ended, before: dict[str, Any], after: dict[str, Any]) -> str | None:
-    """What is not allowed about the outcome; None: nothing."""
+    """Return the fault of an outcome; None: the outcome is allowed."""
     if before != after:
         changed = sorted(name for name in before | after if before.get(name) != after.get(name))
         return f"outside: {', '.join(changed)}"

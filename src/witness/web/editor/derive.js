@@ -38,7 +38,7 @@ export function derive(transcript, steps) {
     touched.add(gapWord[one.gap]);
     filled.add(one.gap);
   }
-  let owner = words.speaker.slice(); // word -> speaker, -1: nobody
+  let owner = words.speaker.slice(); // word -> speaker, -1: none
   let { turns } = data;
   /** The recognized or filled-in words in some pieces. @param {Pieces} pieces */
   const said = (pieces) => wordsIn(transcript, pieces).filter((w) => words.gap[w] < 0 || filled.has(words.gap[w]));
