@@ -62,7 +62,7 @@ def documents(folder: Path) -> dict[str, dict]:
 
 
 def begun(folder: Path, address: str, workers: list[int]) -> subprocess.Popen[bytes]:
-    """Start a batch from `in` to `far`; return it once two recordings are done and a worker is busy."""
+    """Start a batch from `in` to `far`; return it once it knows of two that are done and a worker is busy."""
     command = ["in", "-o", "far", "-f", "json", "--whisper", "none", *OPTIONS, "--scheduler", address]
     process = subprocess.Popen(
         [sys.executable, "-m", "witness", "batch", *command],
@@ -71,7 +71,10 @@ def begun(folder: Path, address: str, workers: list[int]) -> subprocess.Popen[by
         stderr=subprocess.PIPE,
     )
     end = time.monotonic() + 60
-    while not (len(list((folder / "far").glob("call*.json"))) >= 2 and children(workers[0])):
+    manifest = folder / "far" / "manifest.jsonl"
+    while not (
+        manifest.exists() and manifest.read_text().count('"state": "done"') >= 2 and children(workers[0])
+    ):
         assert time.monotonic() < end
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
