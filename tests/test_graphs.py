@@ -21,8 +21,8 @@ from conftest import fake_card
 from test_embedding import voice_model
 from witness.diarization import embedding_cut
 from witness.errors import DeviceError, GraphError, InputError
-from witness.gpu import graphs, migraphx
-from witness.gpu.graphs import Tuning
+from witness.gpu import graph_cache, migraphx
+from witness.gpu.graph_cache import Tuning
 from witness.gpu.migraphx import CompileTarget, Subject
 from witness.gpu.rocm import choose_card, find_stack
 from witness.models.session import Model
@@ -57,20 +57,22 @@ def target(warmed, doubles, trunk, tmp_path, monkeypatch) -> CompileTarget:
     return a_target(trunk)
 
 
-def entry(target: CompileTarget) -> graphs.Graph:
-    graph = graphs.find(target.key)
+def entry(target: CompileTarget) -> graph_cache.Graph:
+    graph = graph_cache.find(target.key)
     assert graph is not None
     return graph
 
 
-def rewrite(graph: graphs.Graph, **changes) -> None:
+def rewrite(graph: graph_cache.Graph, **changes) -> None:
     """Change the manifest; the program's sha256 and size are made to fit."""
     program = graph.path.read_bytes()
     sums = {"sha256": hashlib.sha256(program).hexdigest(), "size": len(program)}
-    (graph.folder / graphs.MANIFEST).write_bytes(dataclasses.replace(graph, **sums, **changes).manifest())
+    (graph.folder / graph_cache.MANIFEST).write_bytes(
+        dataclasses.replace(graph, **sums, **changes).manifest()
+    )
 
 
-def edit(graph: graphs.Graph, change) -> None:
+def edit(graph: graph_cache.Graph, change) -> None:
     """Change the program, and let the manifest vouch for it."""
     document = msgpack.unpackb(graph.path.read_bytes(), strict_map_key=False)
     change(document)
@@ -81,7 +83,7 @@ def edit(graph: graphs.Graph, change) -> None:
 
 def test_fewer_cores_take_longer_but_no_longer_than_one_would():
     """Two cores of sixteen that share memory: measured on a Xeon, 187 ms, where 8 x 43.4 would be 347."""
-    measured = graphs.Measured(1.3, 12.4, 374, 43.4, 16, None, 1.0, 0.0)
+    measured = graph_cache.Measured(1.3, 12.4, 374, 43.4, 16, None, 1.0, 0.0)
     assert [measured.on_cpu(cores) for cores in (1, 2, 16, 32)] == [374, 187, 43.4, 43.4]
     assert not dataclasses.replace(measured, gpu_ms=200).saves(100, 2)
 
@@ -104,7 +106,7 @@ def test_a_cached_graph_is_complete_and_was_measured(target):
     assert document["format"] == "witness-graph/1"
     assert document["key"]["shape"] == list(SHAPE)
     assert np.array_equal(
-        graph.reference(), Model(target.subject.source, "trunk")(graphs.canary_signal(SHAPE))
+        graph.reference(), Model(target.subject.source, "trunk")(graph_cache.canary_signal(SHAPE))
     )
 
 
@@ -129,14 +131,14 @@ def test_every_part_of_the_key_has_its_own_folder_and_a_foreign_one_is_refused(t
     mine = entry(target)
     other = dataclasses.replace(target.key, **{part: value})
     assert other.digest != target.key.digest
-    assert graphs.find(other) is None
-    mine.folder.rename(graphs.root() / other.digest)  # planted
+    assert graph_cache.find(other) is None
+    mine.folder.rename(graph_cache.root() / other.digest)  # planted
     with pytest.raises(GraphError, match=f"it is for {part}"):
-        graphs.find(other)
+        graph_cache.find(other)
 
 
 def test_a_folder_has_the_same_name_in_every_version_of_witness():
-    key = graphs.Key(
+    key = graph_cache.Key(
         "0" * 64,
         "onnxruntime 1.27.1, provider 0123456789abcdef",
         "libmigraphx_c.so.3 0123456789abcdef",
@@ -153,7 +155,7 @@ def halve(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def plant_fp16(graph: graphs.Graph, warmed: Path) -> None:
+def plant_fp16(graph: graph_cache.Graph, warmed: Path) -> None:
     (other,) = (warmed / "fp16").rglob("*.mxr")
     graph.path.chmod(0o644)
     graph.path.write_bytes(other.read_bytes())
@@ -203,7 +205,7 @@ PLANTED = {
 }
 
 
-def rewrite_name(graph: graphs.Graph, file: str) -> None:
+def rewrite_name(graph: graph_cache.Graph, file: str) -> None:
     rewrite(dataclasses.replace(graph, file=file))
 
 
@@ -212,7 +214,7 @@ def test_what_was_planted_is_refused_without_loading_it_and_rebuilt(target, warm
     plant, reason = PLANTED[case]
     plant(entry(target), warmed)
     with pytest.raises(GraphError, match=reason):
-        graphs.find(target.key)
+        graph_cache.find(target.key)
     assert not log("")
     if case in ("truncated", "fp16, vouched for", "wrong shape, vouched for", "a second program"):
         rebuilt = migraphx.warm(target)
@@ -259,7 +261,7 @@ def test_two_shapes_two_precisions_four_programs(trunk):
         process.kill()
         worst = np.abs(answer - expected).max() / expected.max()
         assert worst < 1e-5 if precision == "fp32" else 1e-4 < worst < 2e-3
-    cached = [graphs.read(folder) for folder in graphs.folders()]
+    cached = [graph_cache.read(folder) for folder in graph_cache.folders()]
     assert sorted((graph.key.shape, graph.key.precision) for graph in cached) == [
         *((SHAPE, "fp16"), (SHAPE, "fp32"), ((1, 80, 80), "fp16"), ((1, 80, 80), "fp32"))
     ]
@@ -280,41 +282,41 @@ def test_two_at_a_time_compile_once(doubles, trunk, tmp_path, monkeypatch, log):
 
 def test_who_waits_too_long_says_so(target):
     with (
-        filelock.FileLock(graphs.root() / f"{target.key.digest}.lock"),
+        filelock.FileLock(graph_cache.root() / f"{target.key.digest}.lock"),
         pytest.raises(GraphError, match="another process"),
-        graphs.building(target.key, 0.1),
+        graph_cache.building(target.key, 0.1),
     ):
         pass
 
 
 def test_clear_leaves_what_is_being_built(target):
-    with graphs.building(dataclasses.replace(target.key, gfx="gfx1100"), 1) as folder:
+    with graph_cache.building(dataclasses.replace(target.key, gfx="gfx1100"), 1) as folder:
         (folder / "half.mxr").write_bytes(b"half")
         size = sum(path.stat().st_size for path in entry(target).folder.iterdir())
-        assert graphs.clear() == size
-        assert graphs.find(target.key) is None
+        assert graph_cache.clear() == size
+        assert graph_cache.find(target.key) is None
         assert (folder / "half.mxr").exists()
-    assert graphs.clear() == 0
+    assert graph_cache.clear() == 0
 
 
 def test_what_a_killed_process_left_is_cleared_away(target):
-    left = graphs.root() / f".{target.key.digest}-left"
+    left = graph_cache.root() / f".{target.key.digest}-left"
     left.mkdir()
-    with graphs.building(target.key, 1):
+    with graph_cache.building(target.key, 1):
         assert not left.exists()
 
 
 def test_pack_and_unpack(target, tmp_path):
     graph = entry(target)
     file = tmp_path / "graph.zip"
-    file.write_bytes(graphs.pack(graph))
-    assert graphs.pack(graph) == file.read_bytes()
+    file.write_bytes(graph_cache.pack(graph))
+    assert graph_cache.pack(graph) == file.read_bytes()
     (tmp_path / "there").mkdir()
-    there = graphs.unpack(file, tmp_path / "there")
+    there = graph_cache.unpack(file, tmp_path / "there")
     assert dataclasses.replace(there, folder=graph.folder) == graph
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match=r"graph\.zip: not a file of"):
-        graphs.unpack(file, tmp_path / "there")
+        graph_cache.unpack(file, tmp_path / "there")
 
 
 def test_the_file_format_of_migraphx_2_16(doubles, trunk, tmp_path, monkeypatch):
@@ -323,22 +325,22 @@ def test_the_file_format_of_migraphx_2_16(doubles, trunk, tmp_path, monkeypatch)
     monkeypatch.setenv("FAKE_MXR", "8")
     monkeypatch.setenv("FAKE_MGX_VERSION", "2.16.0")
     graph = migraphx.warm(a_target(trunk))
-    assert graphs.read(graph.folder, graph.key).version == "2.16.0"
+    assert graph_cache.read(graph.folder, graph.key).version == "2.16.0"
 
 
 @pytest.mark.parametrize("missing", ["version", "migraphx_version", "modules"])
 def test_a_program_without_what_every_one_says(missing):
     modules = {"main": {"nodes": []}}
-    document = {"version": graphs.MXR_VERSION, "migraphx_version": "2.15.0", "modules": modules}
-    assert graphs.read_facts(msgpack.packb(document)).version == "2.15.0"
+    document = {"version": graph_cache.MXR_VERSION, "migraphx_version": "2.15.0", "modules": modules}
+    assert graph_cache.read_facts(msgpack.packb(document)).version == "2.15.0"
     del document[missing]
     with pytest.raises(GraphError, match=r"not an \.mxr file"):
-        graphs.read_facts(msgpack.packb(document))
+        graph_cache.read_facts(msgpack.packb(document))
 
 
 def test_damaged_files_are_refused_in_one_way(target, tmp_path):
     """Whatever is damaged, and wherever, nothing but an error of ours comes out of it."""
-    whole, file = graphs.pack(entry(target)), tmp_path / "graph.zip"
+    whole, file = graph_cache.pack(entry(target)), tmp_path / "graph.zip"
     chance = random.Random(1)
     (tmp_path / "there").mkdir()
     for _ in range(150):
@@ -349,15 +351,17 @@ def test_damaged_files_are_refused_in_one_way(target, tmp_path):
         file.write_bytes(content[: chance.choice([len(content), chance.randrange(len(content))])])
         with contextlib.suppress(InputError, GraphError):
             # Here what was damaged is nothing that matters.
-            assert graphs.unpack(file, tmp_path / "there").sha256 == entry(target).sha256
+            assert graph_cache.unpack(file, tmp_path / "there").sha256 == entry(target).sha256
 
 
 def test_the_canary_knows_other_numbers():
-    reference = graphs.canary_signal((1, 20))
-    assert graphs.compare(reference, reference) == (pytest.approx(1), 0)
+    reference = graph_cache.canary_signal((1, 20))
+    assert graph_cache.compare(reference, reference) == (pytest.approx(1), 0)
     for wrong in (2 * reference, -reference, reference[:, ::-1], 0 * reference, np.nan * reference):
         with pytest.raises(GraphError, match="other numbers"):
-            graphs.check_canary(*graphs.compare(wrong, reference), "fp32")
+            graph_cache.check_canary(*graph_cache.compare(wrong, reference), "fp32")
     with pytest.raises(GraphError, match=r"\[1, 19\], not \[1, 20\]"):
-        graphs.compare(reference[:, 1:], reference)
-    assert graphs.canary_signal((2,)).tolist() == pytest.approx([5.292157, 1.200472])  # the same for all time
+        graph_cache.compare(reference[:, 1:], reference)
+    assert graph_cache.canary_signal((2,)).tolist() == pytest.approx(
+        [5.292157, 1.200472]
+    )  # the same for all time

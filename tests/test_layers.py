@@ -39,7 +39,7 @@ APART = {"formats.registry"}
 
 
 def name_of(path: Path) -> str:
-    """`witness.gpu.graphs` of src/witness/gpu/graphs.py; a package goes by its own name."""
+    """`witness.gpu.graph_cache` of src/witness/gpu/graph_cache.py; a package goes by its own name."""
     parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(("witness", *(part for part in parts if part != "__init__")))
 

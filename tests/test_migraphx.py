@@ -26,7 +26,7 @@ from witness.cli import main
 from witness.diarization import embedding, embedding_cut
 from witness.errors import DeviceError
 from witness.formats import writers
-from witness.gpu import cards, graphs, migraphx, rocm
+from witness.gpu import cards, graph_cache, migraphx, rocm
 from witness.gpu.migraphx import Subject
 from witness.gpu.process import GpuProcess
 from witness.gpu.rocm import Provider
@@ -146,7 +146,7 @@ def turns(out: str) -> list:
 
 def pays(*, saved_ms: float = 1e6) -> None:
     """Let the warm-up have measured that the GPU saves so much on each block."""
-    (place,) = graphs.root().rglob("manifest.json")
+    (place,) = graph_cache.root().rglob("manifest.json")
     document = json.loads(place.read_text())
     on_cpu = document["measured"]["gpu_ms"] + saved_ms
     document["measured"] |= {"core_ms": on_cpu, "cpu_ms": on_cpu, "cpu_cores": 1}
@@ -186,7 +186,7 @@ def test_auto_never_compiles_and_says_why(card, transcribe, warm, log):
     out, err = transcribe()
     assert json.loads(out)["device"]["embedding"] == "migraphx"
     assert "note: voices on Radeon RX 9070 (gfx1201) through MIGraphX: 1 block at" in err
-    (program,) = graphs.root().rglob("*.mxr")
+    (program,) = graph_cache.root().rglob("*.mxr")
     program.chmod(0o644)
     program.write_bytes(b"damaged")
     out, err = transcribe()
@@ -242,7 +242,7 @@ def test_a_gpu_that_computes_nonsense_is_refused_and_nothing_is_kept(card, trans
     card.setenv("FAKE_WRONG", "1")
     line = refused(transcribe("--device", "migraphx", code=6))
     assert "the GPU gives other numbers than the CPU (cosine" in line
-    assert not list(graphs.root().rglob("*.mxr"))
+    assert not list(graph_cache.root().rglob("*.mxr"))
 
 
 def test_a_gpu_that_begins_to_compute_nonsense_is_not_used(warmed, transcribe):
@@ -290,7 +290,7 @@ def test_two_crashes_are_the_cpu_or_exit_6(warmed, transcribe, expected):
 def test_a_crash_while_it_opens(card, transcribe, tmp_path, when):
     card.setenv("FAKE_CRASH", when)
     assert "SIGABRT" in refused(transcribe("--device", "migraphx", code=6))
-    assert not list(graphs.root().rglob("*.mxr"))
+    assert not list(graph_cache.root().rglob("*.mxr"))
     card.setenv("FAKE_CRASH_ONCE", str(tmp_path / "crashed"))
     assert json.loads(transcribe("--device", "migraphx")[0])["device"]["embedding"] == "migraphx"
 
@@ -317,7 +317,7 @@ def test_a_compilation_that_hangs_is_stopped(card, warm, log):
     assert time.monotonic() - begun < 60
     assert "no answer within 10 s" in line
     assert len(log("COMPILE")) == 1
-    assert not [path for path in graphs.root().iterdir() if path.is_dir()]
+    assert not [path for path in graph_cache.root().iterdir() if path.is_dir()]
 
 
 def running(marker: str) -> int:
@@ -397,7 +397,7 @@ def test_variables_that_would_change_the_program_do_not(card, transcribe, tmp_pa
     _, err = transcribe("--device", "migraphx")
     names = "MIGRAPHX_DISABLE_MLIR, ORT_MIGRAPHX_FP16_ENABLE, ORT_MIGRAPHX_MODEL_CACHE_PATH"
     assert err.count(f"note: ignored, because they change what MIGraphX runs: {names}") == 1
-    (graph,) = [graphs.read(folder) for folder in graphs.folders()]
+    (graph,) = [graph_cache.read(folder) for folder in graph_cache.folders()]
     assert graph.key.precision == "fp32"
     assert not (tmp_path / "elsewhere").exists()
 
@@ -406,7 +406,7 @@ def test_variables_that_would_change_the_program_do_not(card, transcribe, tmp_pa
 def test_fp16_is_another_program_and_says_how_close_it_is(transcribe):
     out, err = transcribe("--device", "migraphx", "--precision", "fp16")
     assert "through MIGraphX in fp16 (cosine 0." in err or "through MIGraphX in fp16 (cosine 1." in err
-    assert {graphs.read(folder).key.precision for folder in graphs.folders()} == {"fp32", "fp16"}
+    assert {graph_cache.read(folder).key.precision for folder in graph_cache.folders()} == {"fp32", "fp16"}
     assert json.loads(out)["device"]["embedding"] == "migraphx"
 
 

@@ -253,7 +253,7 @@ def whisper_file(path: Path, shape: tuple[int, int, int], size: int) -> ModelFil
     ],
 )
 def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, waits):
-    monkeypatch.setattr(pipeline.graphs, "folders", lambda: [tmp_path])
+    monkeypatch.setattr(pipeline.graph_cache, "folders", lambda: [tmp_path])
     (card,) = cards.list_cards(DATA / "gpus" / "rx9070", {})
     monkeypatch.setattr(cards, "list_cards", lambda: (replace(card, memory_free=free),))
     monkeypatch.setattr(pipeline.gpus, "recognizer", lambda: Recognizer.WHISPER_CPP)
@@ -274,7 +274,7 @@ def test_too_little_memory_for_both_engines(tmp_path, monkeypatch, free, model, 
     monkeypatch.setattr(cards, "list_cards", lambda: (replace(card, memory_free=free, supported="unlisted"),))
     assert not decide(device="auto")
     monkeypatch.setattr(cards, "list_cards", lambda: (replace(card, memory_free=free),))
-    monkeypatch.setattr(pipeline.graphs, "folders", list)
+    monkeypatch.setattr(pipeline.graph_cache, "folders", list)
     assert not decide(device="auto")  # without a compiled graph the voice model is on the CPU
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from witness.errors import DeviceError, UsageError
-from witness.gpu import graphs, migraphx, probe, rocm, strict
-from witness.gpu.graphs import Tuning
+from witness.gpu import graph_cache, migraphx, probe, rocm, strict
+from witness.gpu.graph_cache import Tuning
 from witness.gpu.migraphx import Subject
 from witness.gpu.rocm import Provider
 from witness.models import session
@@ -99,7 +99,7 @@ def test_nothing_runs_on_the_cpu_unasked(target, card, settings, complaint):
         card.setenv(name, value)
     with pytest.raises(DeviceError, match=complaint):
         migraphx.warm(target)
-    assert not list(graphs.root().rglob("*.mxr"))
+    assert not list(graph_cache.root().rglob("*.mxr"))
 
 
 def test_a_card_that_onnxruntime_does_not_list(target):
@@ -111,7 +111,7 @@ def test_a_card_that_onnxruntime_does_not_list(target):
 def test_precision_and_tuning_reach_it(target):
     other = replace(target, precision=Precision.FP16, tuning=Tuning.EXHAUSTIVE)
     graph = migraphx.warm(other)
-    assert graphs.read_facts(graph.path.read_bytes()).precision == Precision.FP16
+    assert graph_cache.read_facts(graph.path.read_bytes()).precision == Precision.FP16
     assert graph.measured.cosine < 1.0
 
 

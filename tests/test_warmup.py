@@ -15,7 +15,7 @@ from conftest import fake_card, in_process
 from test_embedding import voice_model
 from witness.cli import main
 from witness.errors import UsageError
-from witness.gpu import cards, graphs, rocm
+from witness.gpu import cards, graph_cache, rocm
 from witness.gpu.migraphx import parse_shapes
 
 SHAPE = ("--shape", "q=1x64x80")
@@ -75,7 +75,7 @@ def test_status_says_why_a_graph_is_not_used(card, witness, model, doubles):
         lines = witness("gpu", "status")[0].splitlines()
         assert "does not find libamdhip64.so.7, libmigraphx_c.so.3" in lines[1]
         assert lines[2].endswith(lines[1])
-    (program,) = graphs.root().rglob("*.mxr")
+    (program,) = graph_cache.root().rglob("*.mxr")
     program.unlink()
     assert "damaged: " in witness("gpu", "status")[0]
 
@@ -135,7 +135,7 @@ def test_import_refuses_and_says_what_differs(exported, card, witness, model, do
         out, err = witness("gpu", "import", exported, "--model", model, *args, code=code)
         assert out == ""
         assert reason in err
-        assert not list(graphs.root().glob("*/"))
+        assert not list(graph_cache.root().glob("*/"))
 
     fake_card(card, doubles, gfx="gfx1100")
     refused("it is for gfx gfx1201, here it is gfx1100")
@@ -172,7 +172,7 @@ def test_import_unpacks_no_other_names(exported, witness, model, tmp_path, name)
 def test_import_inflates_nothing(exported, witness, model, size, monkeypatch):
     """A manifest of gigabytes would be a file of megabytes."""
     with zipfile.ZipFile(exported, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(graphs.MANIFEST, b" " * size)
+        archive.writestr(graph_cache.MANIFEST, b" " * size)
     monkeypatch.setattr(zipfile.ZipFile, "read", None)
     _, err = witness("gpu", "import", exported, "--model", model, code=6)
     assert "graph.zip: not taken: 'manifest.json' in it is compressed" in err
@@ -180,7 +180,7 @@ def test_import_inflates_nothing(exported, witness, model, size, monkeypatch):
 
 def test_import_reads_no_manifest_that_is_too_large(exported, witness, model):
     with zipfile.ZipFile(exported, "w") as archive:
-        archive.writestr(graphs.MANIFEST, b" " * (1 << 20))
+        archive.writestr(graph_cache.MANIFEST, b" " * (1 << 20))
     _, err = witness("gpu", "import", exported, "--model", model, code=6)
     assert "graph.zip: not taken: 'manifest.json' in it has 1 MiB" in err
 
@@ -188,10 +188,10 @@ def test_import_reads_no_manifest_that_is_too_large(exported, witness, model):
 def test_import_names_the_file_and_the_place(exported, witness, model):
     with zipfile.ZipFile(exported) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
-    document = json.loads(parts[graphs.MANIFEST])
+    document = json.loads(parts[graph_cache.MANIFEST])
     document["key"]["shape"] = [1, "64", 80]
     with zipfile.ZipFile(exported, "w") as archive:
-        for name, content in {**parts, graphs.MANIFEST: json.dumps(document).encode()}.items():
+        for name, content in {**parts, graph_cache.MANIFEST: json.dumps(document).encode()}.items():
             archive.writestr(name, content)
     _, err = witness("gpu", "import", exported, "--model", model, code=6)
     assert "graph.zip: not taken: its manifest.json is damaged" in err
@@ -200,10 +200,10 @@ def test_import_names_the_file_and_the_place(exported, witness, model):
 
 def test_what_a_killed_import_left_is_cleared_away(exported, witness, model):
     for name in (".import-left", ".import-other"):
-        (graphs.root() / name).mkdir(parents=True)
-        (graphs.root() / name / "half.mxr").write_bytes(b"half")
+        (graph_cache.root() / name).mkdir(parents=True)
+        (graph_cache.root() / name / "half.mxr").write_bytes(b"half")
     witness("gpu", "import", exported, "--model", model)
-    assert not list(graphs.root().glob(".import-*"))
+    assert not list(graph_cache.root().glob(".import-*"))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

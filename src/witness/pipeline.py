@@ -20,7 +20,7 @@ from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
 from witness.formats import findings as kept_findings
-from witness.gpu import cards, graphs, migraphx
+from witness.gpu import cards, graph_cache, migraphx
 from witness.gpu.migraphx import Subject
 from witness.models import engines, store
 from witness.models.session import on_cores, run_once
@@ -354,7 +354,7 @@ class _Run:
             return False
         # "auto" puts the voice model on no card that AMD does not list, and on none without a compiled graph.
         auto = self.runtime.device == Device.AUTO
-        if auto and not graphs.folders():
+        if auto and not graph_cache.folders():
             return False
         able = [card for card in cards.list_cards() if not auto or card.supported == "listed"]
         card = cards.pick_card(able, self.runtime.gpu)

@@ -19,7 +19,7 @@ import msgpack
 import numpy as np
 
 from witness.errors import GraphError, InputError
-from witness.gpu import graphs
+from witness.gpu import graph_cache
 from witness.storage import files
 
 GFX = "gfx1201"
@@ -33,7 +33,9 @@ def program() -> bytes:
         {"name": "dot", "operator": {}, "shape": shape},
     ]
     modules = {"main": {"nodes": nodes}}
-    return msgpack.packb({"version": graphs.MXR_VERSION, "migraphx_version": "2.15.0", "modules": modules})
+    return msgpack.packb(
+        {"version": graph_cache.MXR_VERSION, "migraphx_version": "2.15.0", "modules": modules}
+    )
 
 
 def parts() -> dict[str, bytes]:
@@ -44,7 +46,7 @@ def parts() -> dict[str, bytes]:
     key = {"model": "m", "runtime": "r", "migraphx": "x", "gfx": GFX, "precision": "fp32"}
     names = ("compile_s", "load_s", "gpu_ms", "core_ms", "cpu_ms", "cpu_cores", "cosine", "difference")
     manifest = {
-        "format": graphs.FORMAT,
+        "format": graph_cache.FORMAT,
         "key": {**key, "tuning": "default", "shape": [1, 64, 80]},
         "name": "voice",
         "file": name,
@@ -54,25 +56,31 @@ def parts() -> dict[str, bytes]:
         "canary": files.sha256(canary.getvalue()),
         "measured": dict.fromkeys(names, 1),
     }
-    return {graphs.MANIFEST: json.dumps(manifest).encode(), name: content, graphs.CANARY: canary.getvalue()}
+    return {
+        graph_cache.MANIFEST: json.dumps(manifest).encode(),
+        name: content,
+        graph_cache.CANARY: canary.getvalue(),
+    }
 
 
 def archive(chance: random.Random) -> bytes:
     """One that was tampered with."""
     inside = parts()
     name = next(name for name in inside if name.endswith(".mxr"))
-    manifest = json.loads(inside[graphs.MANIFEST])
+    manifest = json.loads(inside[graph_cache.MANIFEST])
     way = chance.random()
     if way < 0.35:
-        inside[graphs.MANIFEST] = documents.mutated(manifest, chance)
+        inside[graph_cache.MANIFEST] = documents.mutated(manifest, chance)
     elif way < 0.65:
         inside[name] = _damaged(inside[name], chance) if chance.random() < 0.5 else _repacked(chance)
         manifest |= {"size": len(inside[name]), "sha256": files.sha256(inside[name])}
-        inside[graphs.MANIFEST] = json.dumps(manifest).encode()
+        inside[graph_cache.MANIFEST] = json.dumps(manifest).encode()
     elif way < 0.75:
-        inside[chance.choice(["../evil", "/etc/evil", "a\x00b", "x" * 300, "\u202e", graphs.CANARY])] = b"x"
+        inside[chance.choice(["../evil", "/etc/evil", "a\x00b", "x" * 300, "\u202e", graph_cache.CANARY])] = (
+            b"x"
+        )
     elif way < 0.8:
-        inside[graphs.MANIFEST] = b" " * 300_000_000
+        inside[graph_cache.MANIFEST] = b" " * 300_000_000
     content = io.BytesIO()
     method = chance.choice([*[zipfile.ZIP_STORED] * 6, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
     if 0.75 <= way < 0.8:
@@ -113,7 +121,7 @@ def _sizes(data: bytearray, chance: random.Random, _: bytes) -> bytes:
 def unpack(file: Path, folder: Path) -> int:
     """The exit code that `witness gpu import` would have for the file, as far as it goes without a card."""
     try:
-        graphs.unpack(file, folder)
+        graph_cache.unpack(file, folder)
     except (InputError, GraphError) as error:
         return error.exit_code
     return 0

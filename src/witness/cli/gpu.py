@@ -15,7 +15,7 @@ from witness.options import Precision
 from witness.progress import Reporter
 
 if TYPE_CHECKING:
-    from witness.gpu.graphs import Graph
+    from witness.gpu.graph_cache import Graph
     from witness.gpu.migraphx import Subject
 
 
@@ -30,9 +30,9 @@ def gpu_group(ctx: click.Context) -> None:
 @options.JSON
 def gpu_status(as_json: bool) -> None:
     """Show the AMD cards, and the model, the gain and the use of each compiled graph."""
-    from witness.gpu import graphs
+    from witness.gpu import graph_cache
 
-    inventory = graphs.take_inventory()
+    inventory = graph_cache.take_inventory()
     if as_json:
         options.say(json.dumps(asdict(inventory), indent=1, default=str))
         return
@@ -63,7 +63,7 @@ def gpu_warm(
 ) -> None:
     """Compile the voice model for a card, compare it with the CPU, time both, and keep it."""
     from witness.gpu import migraphx, rocm
-    from witness.gpu.graphs import Tuning
+    from witness.gpu.graph_cache import Tuning
 
     tuning = Tuning.EXHAUSTIVE if exhaustive else Tuning.DEFAULT
     with options.progress(quiet=False) as reporter:
@@ -83,9 +83,9 @@ def gpu_warm(
 @gpu_group.command("clear")
 def gpu_clear() -> None:
     """Delete all compiled graphs."""
-    from witness.gpu import graphs
+    from witness.gpu import graph_cache
 
-    options.say(f"{graphs.clear() / 1e6:,.1f} MB freed")
+    options.say(f"{graph_cache.clear() / 1e6:,.1f} MB freed")
 
 
 @gpu_group.command("export")
@@ -96,9 +96,9 @@ def gpu_export(file: Path, graph: str | None) -> None:
 
     GRAPH is the beginning of its name; it is needed if there are several.
     """
-    from witness.gpu import graphs
+    from witness.gpu import graph_cache
 
-    options.say(f"{file}\n    {_measured(graphs.export(file, graph))}")
+    options.say(f"{file}\n    {_measured(graph_cache.export(file, graph))}")
 
 
 @gpu_group.command("import")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from witness.doctor.machine import Check, Machine
 from witness.errors import GraphError
-from witness.gpu import cards, graphs, loader, rocm, strict, versions
+from witness.gpu import cards, graph_cache, loader, rocm, strict, versions
 from witness.models import catalogue, store
 from witness.options import Recognizer
 from witness.recognition import gpus
@@ -246,11 +246,11 @@ def _migraphx_version(name: str) -> tuple[int, int, int] | None:
 def check_compiled_graphs(machine: Machine) -> Iterator[Check]:
     if machine.system != "linux":
         return
-    folders = graphs.folders()
+    folders = graph_cache.folders()
     if not folders and machine.wants_gpu:
         yield Check("compiled graphs", None, "none yet: the voice model runs on the CPU", "witness gpu warm")
     for folder in folders:
-        graph = graphs.read_or_error(folder)
+        graph = graph_cache.read_or_error(folder)
         if isinstance(graph, GraphError):
             yield Check("compiled graph", None, f"{folder.name}: {graph}", "witness gpu warm makes it again")
         else:

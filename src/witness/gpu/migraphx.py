@@ -20,8 +20,8 @@ import numpy as np
 
 from witness import machine_limits
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
-from witness.gpu import cards, graphs
-from witness.gpu.graphs import Graph, Key, Measured, Tuning
+from witness.gpu import cards, graph_cache
+from witness.gpu.graph_cache import Graph, Key, Measured, Tuning
 from witness.gpu.process import GpuDiedError, GpuProcess, killed_on_error, twice
 from witness.gpu.rocm import FIX, Stack, choose_card, find_stack, note_ignored_variables, provider_options
 from witness.gpu.strict import Shapes
@@ -149,7 +149,7 @@ def warm(target: CompileTarget, *, limit: float = COMPILE_LIMIT, reporter: Repor
     if (graph := _cached(target, reporter)) is not None:
         return graph
     try:
-        with graphs.building(target.key, limit) as folder:
+        with graph_cache.building(target.key, limit) as folder:
             if (graph := _cached(target, SILENT)) is not None:  # another process was quicker
                 return graph
             reporter.note(
@@ -178,9 +178,9 @@ def import_graph(
     shape in the file. Raises InputError if the file cannot be used, GraphError naming the part that does not
     match, DeviceError if there is no such machine.
     """
-    with graphs.importing() as folder:
+    with graph_cache.importing() as folder:
         with _naming(file):
-            graph = graphs.unpack(file, folder)
+            graph = graph_cache.unpack(file, folder)
         stack = choose_stack()
         with _naming(file):
             target = CompileTarget(
@@ -202,7 +202,7 @@ def adopt(target: CompileTarget, graph: Graph) -> Graph:
     """Check and measure a graph that was compiled elsewhere, and add it to the cache. Raises DeviceError."""
     if difference := target.key.difference(graph.key):
         raise GraphError(difference)
-    with graphs.building(target.key, LOAD_LIMIT) as folder:
+    with graph_cache.building(target.key, LOAD_LIMIT) as folder:
         shutil.copyfile(graph.path, folder / graph.file)
         return _add(target, folder, graph.file, None)
 
@@ -214,7 +214,7 @@ def refused(name: str, stack: Stack, error: DeviceError) -> DeviceError:
 
 def _cached(target: CompileTarget, reporter: Reporter) -> Graph | None:
     try:
-        return graphs.find(target.key)
+        return graph_cache.find(target.key)
     except GraphError as error:
         reporter.note(f"the compiled graph for {target.stack.title} is made again: {error}")
         return None
@@ -232,24 +232,26 @@ def _compile(target: CompileTarget, folder: Path, limit: float, reporter: Report
 
 def _add(target: CompileTarget, folder: Path, file: str, compile_s: float | None) -> Graph:
     # The file is checked before anything loads it, and its numbers in a process that did not compile it.
-    graphs.check_program((folder / file).read_bytes(), file, target.key)
-    reference = target.subject.cpu(graphs.canary_signal(target.subject.shape))
+    graph_cache.check_program((folder / file).read_bytes(), file, target.key)
+    reference = target.subject.cpu(graph_cache.canary_signal(target.subject.shape))
     measured = twice(lambda: _measure(target, folder, file, reference, compile_s))
-    return graphs.add(graphs.describe(folder, file, target.key, target.subject.name, measured), reference)
+    return graph_cache.add(
+        graph_cache.describe(folder, file, target.key, target.subject.name, measured), reference
+    )
 
 
 def _measure(
     target: CompileTarget, folder: Path, file: str, reference: Float32, compile_s: float | None
 ) -> Measured:
     """Measure the graph's speed and its distance from `reference`, the CPU's answer to the canary."""
-    signal, cpu = graphs.canary_signal(target.subject.shape), target.subject.cpu
+    signal, cpu = graph_cache.canary_signal(target.subject.shape), target.subject.cpu
     begun = time.perf_counter()
     process = _load(target, folder, file)
     try:
         answer = process.run(signal)
         load_s = time.perf_counter() - begun
-        cosine, difference = graphs.compare(answer, reference)
-        graphs.check_canary(cosine, difference, target.precision)
+        cosine, difference = graph_cache.compare(answer, reference)
+        graph_cache.check_canary(cosine, difference, target.precision)
         gpu_ms = float(np.median([_milliseconds(lambda: process.run(signal)) for _ in range(REPEATS)]))
         core_ms = _milliseconds(lambda: cpu(signal))
         cores = machine_limits.cores()
@@ -274,8 +276,8 @@ def open_graph(target: CompileTarget, graph: Graph) -> GpuProcess:
 
     def opened() -> GpuProcess:
         with killed_on_error(_load(target, graph.folder, graph.file)) as process:
-            answer = process.run(graphs.canary_signal(target.subject.shape))
-            graphs.check_canary(*graphs.compare(answer, graph.reference()), target.precision)
+            answer = process.run(graph_cache.canary_signal(target.subject.shape))
+            graph_cache.check_canary(*graph_cache.compare(answer, graph.reference()), target.precision)
         return process
 
     return twice(opened)
@@ -431,14 +433,14 @@ def _check_card(card: cards.Card) -> None:
     """Raise DeviceError for a card that "auto" does not use. Reads no library."""
     if card.supported != "listed":
         raise DeviceError(f"{card.gfx} is not on AMD's list for MIGraphX; --device migraphx tries it")
-    if not any(graphs.folders()):
+    if not any(graph_cache.folders()):
         raise DeviceError(f"there is no compiled graph for {card.name} yet; {WARM}")
 
 
 def _worth_it(target: CompileTarget, runtime: Runtime, calls: int) -> tuple[Graph, str]:
     """Return the cached graph for `target`, and the time it saves. Raises DeviceError for the CPU."""
     try:
-        graph = graphs.find(target.key)
+        graph = graph_cache.find(target.key)
     except GraphError as error:
         raise GraphError(
             f"the compiled graph for {target.stack.title} cannot be used: {error}; {WARM} again"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from witness.errors import DeviceError
-from witness.gpu import graphs
+from witness.gpu import graph_cache
 from witness.gpu.migraphx import read_onnx, refused
 from witness.gpu.process import GpuProcess
 from witness.gpu.rocm import Stack, choose_card, find_stack, note_ignored_variables, provider_options
@@ -96,7 +96,9 @@ def probe(path: Path, shapes: Shapes, gpu: int | None, limit: float, reporter: R
     left: dict[str, int] = {}
     for counts in nodes.values():
         left.update({operator: left.get(operator, 0) + count for operator, count in counts.items()})
-    compared = [graphs.compare(*pair) for pair in zip(answers, on_cpu.outputs, strict=True)] if taken else []
+    compared = (
+        [graph_cache.compare(*pair) for pair in zip(answers, on_cpu.outputs, strict=True)] if taken else []
+    )
     return Probe(
         path.name,
         sha256(source),

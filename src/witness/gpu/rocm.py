@@ -109,9 +109,9 @@ class Stack:
 
     card: cards.Card
     runtime: str
-    """As in `graphs.Key`."""
+    """As in `graph_cache.Key`."""
     migraphx: str
-    """As in `graphs.Key`."""
+    """As in `graph_cache.Key`."""
     libraries: tuple[Path, ...]
     """To be loaded by these paths, in this order: for the plug-in onnxruntime's own; HIP; MIGraphX."""
     provider: Provider
