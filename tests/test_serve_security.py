@@ -251,7 +251,7 @@ def test_others_reach_it_only_with_a_token():
     "form",
     [
         *("/t/{}/", "/t/{}/sound", "/t/{}/export?format=txt", "/t/{}/corrections"),
-        *("/static/{}", "/static/VERSION/{}", "/static/VERSION/web/lists/{}"),
+        *("/static/{}", "/static/VERSION/{}", "/static/VERSION/web/desk/{}"),
     ],
 )
 @pytest.mark.parametrize(

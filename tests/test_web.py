@@ -18,7 +18,7 @@ from witness.web import bundle
 SOURCE = Path(witness.__file__).parent
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.js"))
 DESK = ("transcript", "home", "notes", "live")
-ENTRIES = (bundle.FILE, *(f"web/lists/{name}.js" for name in DESK))
+ENTRIES = (bundle.FILE, *(f"web/desk/{name}.js" for name in DESK))
 
 
 def test_every_module_belongs_to_a_page_and_is_given_out():

@@ -4,8 +4,8 @@ import { above, prepare } from "../../src/witness/web/editor/transcript.js";
 import { clock, momentAt, span } from "../../src/witness/web/editor/clock.js";
 import { derive, inReadingOrder } from "../../src/witness/web/editor/derive.js";
 import { haystackOf, matchAt, matchesOf, patternOf, replacing } from "../../src/witness/web/editor/matches.js";
-import { isHidden, recordingsIn } from "../../src/witness/web/lists/folders.js";
-import { aboutJob, untilAll } from "../../src/witness/web/lists/progress.js";
+import { isHidden, recordingsIn } from "../../src/witness/web/desk/folders.js";
+import { aboutJob, untilAll } from "../../src/witness/web/desk/progress.js";
 import { talk } from "./talk.js";
 
 import assert from "node:assert/strict";

@@ -23,12 +23,12 @@ from witness.web import bundle
 if TYPE_CHECKING:
     from jinja2 import Template
 
-FOLDERS = ("web/editor", "web/templates", "web/lists")
+FOLDERS = ("web/editor", "web/templates", "web/desk")
 """Folders of the package with modules and style sheets, which import each other by relative paths."""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
 STYLES = (
     *(f"web/templates/{name}.css" for name in ("look", "page", "desk")),
-    "web/lists/library.css",
+    "web/desk/library.css",
 )
 """Style sheets of the desk's own pages."""
 
@@ -129,7 +129,7 @@ def show_page(name: str, /, script: str = "", **values: Any) -> Response:
     styles = [f"/static/{version()}/{style}" for style in STYLES]
     return HTMLResponse(
         template(f"{name}.html.j2").render(
-            styles=styles, script=addresses(f"web/lists/{script or name}.js"), **values
+            styles=styles, script=addresses(f"web/desk/{script or name}.js"), **values
         )
     )
 

@@ -96,7 +96,7 @@ async def show(request: Request) -> Response:
         working=desk.queue is not None and id_ in desk.queue.board.states(),
         not_again=desk.library.not_again(id_),
     )
-    content = await desk.editor.run(views.page, path, visit, addresses("web/lists/transcript.js"))
+    content = await desk.editor.run(views.page, path, visit, addresses("web/desk/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 

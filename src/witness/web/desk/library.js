@@ -2,7 +2,7 @@
 /* All recordings of the folder, as many as there may be: only those near the window are asked for and shown, in blocks
    of rows; the others are a row as high as they would be. */
 import { $, hide, make, showIn, toast, wordsOf, enable } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { fillRow } from "./rows.js";
 import { forNew } from "./settings.js";
 /** @import { Recording } from "./rows.js" */
@@ -101,7 +101,7 @@ export async function list() {
   if (!near.size) near.add(0);
   const first = BLOCK * Math.min(...near), limit = Math.min(MOST, BLOCK * (Math.max(...near) + 1) - first);
   try {
-    const said = await call(`/api/library?${before}&offset=${first}&limit=${limit}`);
+    const said = await request(`/api/library?${before}&offset=${first}&limit=${limit}`);
     if (late()) return;
     shown.answered = mine;
     shown.total = said.total;
@@ -211,6 +211,6 @@ $("sort").addEventListener("change", () => sortBy($("sort").value, false));
 $("filters").addEventListener("chosen", listAnew);
 $("transcribe").addEventListener("click", async () => {
   hide($("rest"));
-  try { await call("/api/recordings/untranscribed", forNew.settings); } catch (error) { toast(wordsOf(error)); }
+  try { await request("/api/recordings/untranscribed", forNew.settings); } catch (error) { toast(wordsOf(error)); }
   setTimeout(list, 1500); // the folder is looked at again meanwhile
 });

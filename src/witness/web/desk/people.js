@@ -2,7 +2,7 @@
 /* The people whose voices are known: who appears where, a search for them, and forgetting them. */
 import { span } from "../editor/clock.js";
 import { $, make, press, toast, wordsOf, write } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { placeOf, searchPerson } from "./finding.js";
 import { counted } from "./library.js";
 
@@ -13,7 +13,7 @@ $("voices").addEventListener("close", () => stop.abort());
 
 press($("people-list"), async () => {
   try {
-    const { people, left } = await call("/api/people");
+    const { people, left } = await request("/api/people");
     show(people, left);
     $("voices").showModal();
   } catch (error) {
@@ -68,8 +68,8 @@ function itemOf(person) {
       return;
     }
     try {
-      await call("/api/people/forget", { name: person.name });
-      const { people, left } = await call("/api/people");
+      await request("/api/people/forget", { name: person.name });
+      const { people, left } = await request("/api/people");
       show(people, left);
       $("voices").focus();
     } catch (error) {

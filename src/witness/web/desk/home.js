@@ -11,7 +11,7 @@ import { listen } from "./jobs.js";
 import { chosen, list } from "./library.js";
 import { search } from "./passages.js";
 import { openExport } from "./exporting.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 /** @import { Recording } from "./rows.js" */
 
 document.addEventListener("visibilitychange", () => {
@@ -24,11 +24,11 @@ const UNDONE = new Set(["failed", "canceled", "waiting", "working"]);
 
 press($("export"), async () => {
   try {
-    const { formats } = await call("/api/formats");
+    const { formats } = await request("/api/formats");
     /** @type {Recording[]} */
     const found = [];
     for (;;) { // it gives no more than so many at a time
-      const said = await call(`/api/library?${chosen()}&sort=name&order=up&offset=${found.length}&limit=500`);
+      const said = await request(`/api/library?${chosen()}&sort=name&order=up&offset=${found.length}&limit=500`);
       found.push(...said.recordings);
       if (!said.recordings.length || found.length >= said.total) break;
     }

@@ -1,7 +1,7 @@
 // @ts-check
 /* With what a recording is transcribed: language, model, speakers, channels, vocabulary. */
 import { make, press, wordsOf } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 
 /**
  * What differs from the desk's own settings, as work/overrides.py reads it.
@@ -33,7 +33,7 @@ function selectOf(choices, value) {
  * @param {{ title: string, about: string, go: string, before: Settings, done: (settings: Settings) => Promise<unknown> | void }} wanted
  */
 export async function openSettings({ title, about, go, before, done }) {
-  const said = await call("/api/choices");
+  const said = await request("/api/choices");
   const dialog = make("dialog", "export"), form = make("form"), head = make("h2", "", title);
   head.id = "settings-title";
   dialog.setAttribute("aria-labelledby", head.id);

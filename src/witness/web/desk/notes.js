@@ -3,7 +3,7 @@
 import "../editor/colors.js";
 import { clock, momentAt } from "../editor/clock.js";
 import { $, make, wordsOf } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 
 /** @typedef {{ id: string, name: string, start: number, quote: string, speaker: string, text: string, codes: string[] }} Listed */
 
@@ -16,7 +16,7 @@ async function list() {
   const code = $("code").value;
   const query = new URLSearchParams({ q: $("query").value, code }).toString();
   try {
-    const said = await call(`/api/notes?${query}`);
+    const said = await request(`/api/notes?${query}`);
     if (mine !== asked) return;
     $("facts").textContent = said.total === 1 ? "1 note" : `${said.total.toLocaleString("en")} notes`;
     const options = said.codes.map((/** @type {string} */ one) => {

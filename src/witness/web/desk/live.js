@@ -4,7 +4,7 @@
 import "../editor/colors.js";
 import { clock, momentAt } from "../editor/clock.js";
 import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { goOn } from "../editor/storage.js";
 import { aboutJob, isOpen } from "./progress.js";
 /** @import { Job } from "./progress.js" */
@@ -131,7 +131,7 @@ function show(job) {
 }
 
 press(act, async () => {
-  try { await call(`/api/jobs/${id}/${state === "failed" || state === "canceled" ? "retry" : "cancel"}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
+  try { await request(`/api/jobs/${id}/${state === "failed" || state === "canceled" ? "retry" : "cancel"}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
 });
 
 let events = /** @type {EventSource | null} */ (null);

@@ -5,7 +5,7 @@ import { announce, offerWords } from "./again.js";
 import { start } from "../editor/main.js";
 import { play, seek } from "../editor/sound.js";
 import { setPeaks, drawTimeline } from "../editor/timeline.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { wentOn } from "../editor/storage.js";
 import { changed, onSaved, save, seen, served, takeUp } from "./saving.js";
 import { askRemember, askVoice, suggest } from "./voices.js";
@@ -56,7 +56,7 @@ start({
   voice: askVoice,
   upTo,
   remember: askRemember,
-  codes: async () => (await call("/api/notes/codes")).codes,
+  codes: async () => (await request("/api/notes/codes")).codes,
 });
 showReview();
 if (wentOn(served.id)) play();

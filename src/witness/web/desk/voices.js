@@ -8,7 +8,7 @@ import { $, isolated, make, press, toast, wordsOf } from "../editor/dom.js";
 import { rename } from "../editor/editing.js";
 import { showSpeakers } from "../editor/speakers.js";
 import { data, edits, page, refused, words } from "../editor/state.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { placeOf, searchPerson } from "./finding.js";
 import { leave, seen, served, settled } from "./saving.js";
 /** @import { Found } from "./finding.js" */
@@ -29,7 +29,7 @@ export async function askVoice(list) {
   if (wanted === null) return;
   const start = words.start[list[0]] / 1000, end = Math.max(...list.map((w) => words.end[w])) / 1000;
   try {
-    await call("voice", { name: wanted, start, end });
+    await request("voice", { name: wanted, start, end });
     await findPerson(wanted);
   } catch (error) {
     toast(wordsOf(error));
@@ -50,7 +50,7 @@ export async function askRemember(who) {
   await settled();
   if (edits.unsaved) { toast("Your corrections are not saved yet; try again when they are."); return; }
   try {
-    const { seconds } = await call("voice", { name: wanted, speaker: wanted });
+    const { seconds } = await request("voice", { name: wanted, speaker: wanted });
     toast(`${isolated(wanted)} is remembered by ${span(1000 * seconds)} of speech.`);
     await findPerson(wanted);
   } catch (error) {
@@ -61,7 +61,7 @@ export async function askRemember(who) {
 /** Ask whom the speakers without a name sound like. */
 export async function suggest() {
   if (served.lack || !data.speakers.some(([, name]) => !name)) return;
-  const { speakers } = await call("suggestions").catch(() => ({ speakers: {} })); // without them all works as well
+  const { speakers } = await request("suggestions").catch(() => ({ speakers: {} })); // without them all works as well
   data.speakers.forEach(([id], who) => { if (speakers[id]) page.suggestions.set(who, speakers[id]); });
   showSpeakers();
 }
@@ -89,7 +89,7 @@ export function personIn(found, name) {
     try {
       await settled();
       const version = named.get(found.id) ?? (found.id === served.id ? seen.version : found.version);
-      const said = await call(`../${found.id}/name`, { version, speaker: found.speaker, name });
+      const said = await request(`../${found.id}/name`, { version, speaker: found.speaker, name });
       named.set(found.id, said.version); // another speaker of it may be the same person
       if (found.id === served.id) $("voices").addEventListener("close", leave, { once: true });
       const done = make("span", "quiet", "named");

@@ -3,7 +3,7 @@
    or of several. What it was asked last it offers again. */
 import { isolated, make, press, toast, wordsOf } from "../editor/dom.js";
 import { keep, kept } from "../editor/storage.js";
-import { call, CallError } from "./call.js";
+import { request, RequestError } from "./request.js";
 
 /** @typedef {{ word: string, label: string, purpose: string, shows: string }} FormatAbout `shows`: the options it follows */
 /** @typedef {{ id: string, name: string, folder?: string }} Exported */
@@ -86,7 +86,7 @@ export function openExport({ formats, recordings, ready }) {
     if (!id || !format) { shown.textContent = ""; return; }
     waiting = setTimeout(async () => {
       try {
-        const said = await call(`/t/${id}/preview`, { format, options: optionsOf(chosen) });
+        const said = await request(`/t/${id}/preview`, { format, options: optionsOf(chosen) });
         if (mine === asked) shown.textContent = said.text;
       } catch (error) {
         if (mine === asked) shown.textContent = wordsOf(error);
@@ -222,11 +222,11 @@ async function fetchFile(address, body) {
   try {
     answer = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
   } catch {
-    throw new CallError("the server does not answer", 0);
+    throw new RequestError("the server does not answer", 0);
   }
   if (!answer.ok) {
     const said = await answer.json().catch(() => ({}));
-    throw new CallError(said.error?.message ?? `the server answered ${answer.status}`, answer.status);
+    throw new RequestError(said.error?.message ?? `the server answered ${answer.status}`, answer.status);
   }
   const a = make("a");
   a.href = URL.createObjectURL(await answer.blob());

@@ -4,7 +4,7 @@ import { clock } from "../editor/clock.js";
 import { $, make, toast, wordsOf } from "../editor/dom.js";
 import { seek } from "../editor/sound.js";
 import { take } from "../editor/state.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { leave, seen, served, settled } from "./saving.js";
 import { openSettings, small } from "./settings.js";
 
@@ -32,7 +32,7 @@ export async function askAgain() {
       before: served.asked ? { speakers: served.asked } : {},
       async done(settings) {
         await settled();
-        await call("again", settings);
+        await request("again", settings);
         watch();
       },
     });
@@ -45,7 +45,7 @@ export async function askAgain() {
 function watch() {
   const stop = () => { events.close(); line.remove(); };
   const text = make("span", "", "waiting"), line = notice("Being transcribed again: ", text,
-    small("Cancel", () => call(`/api/jobs/${served.id}/cancel`, undefined, "POST").catch((error) => toast(wordsOf(error)))));
+    small("Cancel", () => request(`/api/jobs/${served.id}/cancel`, undefined, "POST").catch((error) => toast(wordsOf(error)))));
   line.setAttribute("aria-live", "off");
   const events = new EventSource("/api/events");
   let begun = false;
@@ -65,7 +65,7 @@ function watch() {
 function tellFailure(why) {
   const answer = async (/** @type {string} */ what) => {
     try {
-      await call(`/api/jobs/${served.id}/${what}`, undefined, "POST");
+      await request(`/api/jobs/${served.id}/${what}`, undefined, "POST");
       line.remove();
       if (what === "retry") watch();
     } catch (error) { toast(wordsOf(error)); }
@@ -105,7 +105,7 @@ function itemOf(one) {
 
 export async function showDifferences() {
   try {
-    const said = await call("differences");
+    const said = await request("differences");
     const dialog = make("dialog", "export"), head = make("h2", "", "What the last transcription changed"), row = make("p", "row");
     head.id = "differences-title";
     dialog.setAttribute("aria-labelledby", head.id);
@@ -124,7 +124,7 @@ export async function showDifferences() {
     const over = async (/** @type {string} */ address, /** @type {boolean} */ anew) => {
       try {
         await settled();
-        await call(address, { version: seen.version });
+        await request(address, { version: seen.version });
         dialog.close();
         if (anew) leave();
       } catch (error) { toast(wordsOf(error)); }
@@ -147,7 +147,7 @@ export async function announce() {
   if (served.working) watch(); else if (served.notAgain) tellFailure(served.notAgain);
   if (served.foreign) notice(`${served.foreign}. `, small("Transcribe again…", askAgain));
   if (!served.replaced) return;
-  const said = await call("differences").catch(() => ({ seen: true }));
+  const said = await request("differences").catch(() => ({ seen: true }));
   const mine = (said.differences ?? []).filter((/** @type {Deviation} */ one) => one.yours).length;
   if (!said.seen) notice(`Transcribed again: ${said.kept} corrections and notes are kept, ${mine} places of yours differ. `, small("Look…", showDifferences));
 }
@@ -160,12 +160,12 @@ let soon = 0;
 export function offerWords() {
   clearTimeout(soon);
   soon = setTimeout(async () => {
-    const said = await call("vocabulary").catch(() => ({ offers: [] }));
+    const said = await request("vocabulary").catch(() => ({ offers: [] }));
     const [one] = said.offers.filter((/** @type {{ written: string }} */ offer) => !offered.has(offer.written));
     if (!one || served.refusal) return;
     offered.add(one.written);
     const answer = async (/** @type {object} */ body) => {
-      try { await call("vocabulary", body); line.remove(); } catch (error) { toast(wordsOf(error)); }
+      try { await request("vocabulary", body); line.remove(); } catch (error) { toast(wordsOf(error)); }
     };
     const line = notice(`“${one.written}” was written for “${one.heard}” ${one.times} times. `,
       small("Expect it in later recordings of this folder", () => answer({ take: [one.written] })),

@@ -5,7 +5,7 @@ import { ask, pick } from "../editor/dialogs.js";
 import { $, toast, wordsOf } from "../editor/dom.js";
 import { data, edits, redo } from "../editor/state.js";
 import { askAgain, showDifferences } from "./again.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { openExport } from "./exporting.js";
 import { leave, seen, served, settled, show, showState } from "./saving.js";
 
@@ -16,7 +16,7 @@ async function change(address, body) {
   if (edits.unsaved) { toast("Your corrections are not saved yet; try again when they are."); return; }
   show("Working…", "busy");
   try {
-    await call(address, { version: seen.version, ...body });
+    await request(address, { version: seen.version, ...body });
     await settled(); // what was corrected meanwhile is refused, and is for the person to decide
     if (edits.unsaved) showState(); else leave();
   } catch (error) {

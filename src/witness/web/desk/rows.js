@@ -3,7 +3,7 @@
    only. */
 import { clock, span } from "../editor/clock.js";
 import { make, press, toast, wordsOf } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 
 /**
  * A recording, as serve/routes/library.py tells of it.
@@ -90,7 +90,7 @@ export function jobButton(text, id, action, changed) {
   const button = make("button", "flat small", text);
   button.type = "button";
   press(button, async () => {
-    try { await call(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
+    try { await request(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
     changed();
   });
   return button;

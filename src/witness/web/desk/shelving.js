@@ -1,7 +1,7 @@
 // @ts-check
 /* What becomes of a recording: another name, folder or tags, the trash, and back. */
 import { $, around, make, press, toast, wordsOf } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { counted, list, shown } from "./library.js";
 /** @import { Recording } from "./rows.js" */
 
@@ -32,9 +32,9 @@ $("shelf-form").addEventListener("submit", async (event) => {
   const add = now.filter((tag) => !before.includes(tag)), remove = before.filter((tag) => !now.includes(tag));
   const name = $("new-name").value, folder = $("new-folder").value;
   try {
-    if (add.length || remove.length) await call(`/api/recordings/${changing.id}/tags`, { add, remove });
+    if (add.length || remove.length) await request(`/api/recordings/${changing.id}/tags`, { add, remove });
     if (name !== changing.name || folder !== changing.folder) {
-      const said = await call(`/api/recordings/${changing.id}/move`, { name, folder });
+      const said = await request(`/api/recordings/${changing.id}/move`, { name, folder });
       if (said.name !== name.trim()) toast(`It is called ${said.name}.`);
     }
     $("shelf").close();
@@ -48,7 +48,7 @@ $("shelf-form").addEventListener("submit", async (event) => {
 press($("throw"), async () => {
   if (!changing) return;
   try {
-    await call(`/api/recordings/${changing.id}/delete`, {});
+    await request(`/api/recordings/${changing.id}/delete`, {});
     toast(`${changing.name} is in the trash, from where it can be had again.`);
     $("shelf").close();
   } catch (error) {
@@ -66,7 +66,7 @@ let thrown = [];
 
 async function showTrash() {
   try {
-    ({ trash: thrown } = await call("/api/trash"));
+    ({ trash: thrown } = await request("/api/trash"));
   } catch (error) {
     toast(wordsOf(error));
     return;
@@ -81,7 +81,7 @@ async function showTrash() {
     button.type = "button";
     button.setAttribute("aria-label", `Put back ${one.name}`);
     press(button, async () => {
-      try { await call(`/api/trash/${one.id}/restore`, {}); } catch (error) { toast(wordsOf(error)); }
+      try { await request(`/api/trash/${one.id}/restore`, {}); } catch (error) { toast(wordsOf(error)); }
       await showTrash();
       list();
     });
@@ -99,7 +99,7 @@ press($("empty-trash"), async () => {
     return;
   }
   try {
-    await call("/api/trash/empty", { ids: thrown.map((one) => one.id) });
+    await request("/api/trash/empty", { ids: thrown.map((one) => one.id) });
   } catch (error) {
     toast(wordsOf(error));
   }

@@ -10,7 +10,7 @@ import { corrections, download } from "../editor/editing.js";
 import { alike, joined, twice } from "../editor/edits.js";
 import { choose, chosenWords } from "../editor/selection.js";
 import { isCalm } from "../editor/sound.js";
-import { call, CallError } from "./call.js";
+import { request, RequestError } from "./request.js";
 /** @import { Step } from "../editor/corrections.js" */
 /** @import { Review } from "../editor/edits.js" */
 /** @import { Kept } from "../editor/state.js" */
@@ -116,7 +116,7 @@ async function send() {
   const { undone, review } = edits;
   edits.sent = [...edits.sent, sent].slice(-MOST_SENT);
   sending = served.noting ? sendNotes(seen.version, sent)
-    : call("corrections", { version: seen.version, steps: sent, undone, corrections: corrections(), review }, "PUT");
+    : request("corrections", { version: seen.version, steps: sent, undone, corrections: corrections(), review }, "PUT");
   showState();
   try {
     const said = await sending;
@@ -125,7 +125,7 @@ async function send() {
     left.forEach((/** @type {string} */ line) => told.add(line));
     arrived(said.version, sent, review);
   } catch (error) {
-    const status = error instanceof CallError ? error.status : 0;
+    const status = error instanceof RequestError ? error.status : 0;
     if (status === 409) await overtaken(sent);
     else if (status && status < 500 && status !== 408 && status !== 429) {
       stuck = { message: wordsOf(error), mine: false };
@@ -142,7 +142,7 @@ async function send() {
 }
 
 /** Add what is new in these steps of somebody who may add notes only. @param {string} version @param {Step[]} steps */
-const sendNotes = (version, steps) => call("notes", { version, steps: steps.slice(edits.base.length) });
+const sendNotes = (version, steps) => request("notes", { version, steps: steps.slice(edits.base.length) });
 
 /** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent @param {Review} review */
 function arrived(now, sent, review) {
@@ -159,7 +159,7 @@ export function onSaved(does) { tellSaved = does; }
 /** Somebody else has saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
 async function overtaken(sent) {
   try {
-    const theirs = await call("corrections");
+    const theirs = await request("corrections");
     if (alike(theirs.steps, sent)) { arrived(theirs.version, sent, theirs.review); return; } // it was me; the answer was lost
     await until(isCalm);
     if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) {
@@ -205,10 +205,10 @@ async function decide() {
   if (done === null) { showState(); return; }
   try {
     if (done === "add") {
-      const theirs = await call("corrections");
+      const theirs = await request("corrections");
       const { version } = theirs;
       if (served.noting) await sendNotes(version, edits.steps);
-      else await call("corrections", { version, corrections: corrections() });
+      else await request("corrections", { version, corrections: corrections() });
     } else {
       download();
     }
@@ -231,8 +231,8 @@ export function leave() {
 async function catchUp() {
   if (sending || stuck || edits.unsaved || page.typing || asking()) return;
   try {
-    if ((await call("version")).version === seen.version) return;
-    const theirs = await call("corrections");
+    if ((await request("version")).version === seen.version) return;
+    const theirs = await request("corrections");
     await until(isCalm);
     if (theirs.version === seen.version || sending || edits.unsaved || asking()) return;
     if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) { if (!busy()) leave(); return; }

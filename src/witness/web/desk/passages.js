@@ -2,7 +2,7 @@
 /* The search in what was said in all recordings, and the player of what was found. */
 import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../editor/dom.js";
 import { clock, momentAt } from "../editor/clock.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { counted } from "./library.js";
 
 /**
@@ -31,7 +31,7 @@ export async function search(more = false) {
   history.replaceState(null, "", nothing ? location.pathname : `#${wanted}`);
   if (nothing) { groups = []; $("hits").replaceChildren(); return; }
   try {
-    const said = await call(`/api/search?${wanted}&offset=${more ? groups.length : 0}&limit=${RECORDINGS}`);
+    const said = await request(`/api/search?${wanted}&offset=${more ? groups.length : 0}&limit=${RECORDINGS}`);
     if (mine !== asked) return; // somebody has typed on
     groups = more ? [...groups, ...said.groups] : said.groups;
     if (!more) showNamed(said.named, said.named_total);
@@ -99,7 +99,7 @@ function groupOf(group) {
 async function showAll(group, list, rest) {
   try {
     for (let at = group.hits.length; at < group.total; at = list.children.length) {
-      const said = await call(`/api/search?${wanted}&within=${group.id}&offset=${at}&limit=${HITS}`);
+      const said = await request(`/api/search?${wanted}&within=${group.id}&offset=${at}&limit=${HITS}`);
       /** @type {Hit[]} */
       const hits = said.groups[0]?.hits ?? [];
       list.append(...hits.map((hit) => hitOf(group, hit)));

@@ -3,7 +3,7 @@
    while it records, so that a closed tab costs its last seconds at most; what was left behind is offered again. */
 import { clock } from "../editor/clock.js";
 import { $, make, press, showIn, toast, wordsOf, write } from "../editor/dom.js";
-import { call, CallError } from "./call.js";
+import { request, RequestError } from "./request.js";
 import { hear, showJobs } from "./jobs.js";
 import { forNew } from "./settings.js";
 
@@ -116,7 +116,7 @@ async function begin() {
     const media = new MediaRecorder(joined(microphone, shared, context), rate);
     const ending = media.mimeType.includes("mp4") ? "m4a" : "webm";
     const name = $("recording-name").value.trim() || usualName();
-    now = new Recorder(await call("/api/takes", { name: `${name}.${ending}` }), sources, context, media);
+    now = new Recorder(await request("/api/takes", { name: `${name}.${ending}` }), sources, context, media);
   } catch (error) {
     for (const source of sources) for (const track of source.getTracks()) track.stop();
     state(whyNot(error));
@@ -130,7 +130,7 @@ async function finish() {
   state("Saving what is left…");
   await recorder.stop();
   try {
-    const said = await call(`/api/takes/${recorder.take.id}/finish`, forNew.settings);
+    const said = await request(`/api/takes/${recorder.take.id}/finish`, forNew.settings);
     for (const job of said.jobs) hear(job);
     showJobs();
     $("recording").close();
@@ -163,7 +163,7 @@ function show() {
 /** Offer what was left behind by a tab that was closed. */
 export async function offer() {
   /** @type {{ takes: Take[] }} */
-  const { takes } = await call("/api/takes").catch(() => ({ takes: [] })); // then nothing can be recorded here
+  const { takes } = await request("/api/takes").catch(() => ({ takes: [] })); // then nothing can be recorded here
   const left = takes.filter((take) => take.idle && take.id !== now?.take.id);
   $("takes").hidden = !left.length;
   showIn($("take-list"), left, (take) => take.id, itemOf, () => {});
@@ -182,17 +182,17 @@ function itemOf(take) {
   write(gone, "Discard", take.name);
   press(use, async () => {
     try {
-      const said = await call(`/api/takes/${take.id}/finish`, forNew.settings);
+      const said = await request(`/api/takes/${take.id}/finish`, forNew.settings);
       for (const job of said.jobs ?? []) hear(job);
       showJobs();
     } catch (error) {
-      toast(error instanceof CallError ? error.message : wordsOf(error));
+      toast(error instanceof RequestError ? error.message : wordsOf(error));
     }
     await offer();
   });
   press(gone, () => {
     if (gone.dataset.sure === undefined) { gone.dataset.sure = ""; write(gone, "Discard it? Press again", take.name); return; }
-    return call(`/api/takes/${take.id}/discard`, undefined, "POST").catch((error) => toast(wordsOf(error))).then(offer);
+    return request(`/api/takes/${take.id}/discard`, undefined, "POST").catch((error) => toast(wordsOf(error))).then(offer);
   });
   item.append(name, about, use, gone);
   return item;

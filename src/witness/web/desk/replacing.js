@@ -1,7 +1,7 @@
 // @ts-check
 /* Words written otherwise in all recordings: first shown, each with a box to leave it as it is, then written. */
 import { $, hide, make, press, toast, wordsOf } from "../editor/dom.js";
-import { call } from "./call.js";
+import { request } from "./request.js";
 import { counted } from "./library.js";
 import { search } from "./passages.js";
 
@@ -37,9 +37,9 @@ async function look() {
   about.textContent = "Looking…";
   try {
     const query = new URLSearchParams({ q: `"${rule.heard.replaceAll('"', " ")}"`, limit: String(MOST) });
-    const { groups, recordings } = await call(`/api/search?${query}`);
+    const { groups, recordings } = await request(`/api/search?${query}`);
     for (const [n, group] of groups.entries()) {
-      const said = await call(`/t/${group.id}/replace?${new URLSearchParams(rule)}`);
+      const said = await request(`/t/${group.id}/replace?${new URLSearchParams(rule)}`);
       if (mine !== looked) return;
       if (said.places.length) $("replacing-list").append(shown(group, said.version, said.places));
       about.textContent = `${n + 1} of ${groups.length} recordings read…`;
@@ -89,7 +89,7 @@ async function write() {
     const places = [...boxes].filter(([box]) => box.checked).map(([, place]) => place);
     if (!places.length) continue;
     try {
-      await call(`/t/${id}/replace`, { version, ...rule, places });
+      await request(`/t/${id}/replace`, { version, ...rule, places });
       done += places.length;
       where += 1;
     } catch (error) {
