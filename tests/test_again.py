@@ -12,7 +12,7 @@ from test_edits import edit, names, naming, noting, spelling
 from witness.errors import ConflictError
 from witness.formats import reading
 from witness.schema import Review, Transcript
-from witness.transcript import assemble, edits, previous, project_words, redo, store
+from witness.transcript import assemble, edits, previous, rebuild, store, vocabulary
 
 
 def texts(transcript: Transcript) -> list[str]:
@@ -21,7 +21,7 @@ def texts(transcript: Transcript) -> list[str]:
 
 def heard(path, changed: dict[int, str | None], late: float = 0.03) -> Transcript:
     """What the models would find if they heard other words: number -> word, None: nothing."""
-    found = redo.read(path).findings
+    found = rebuild.read(path).findings
     (track,) = found.tracks
     words = tuple(
         structs.replace(
@@ -52,7 +52,7 @@ def corrected(shelved):
 
 
 def _made(path):
-    saved = redo.read(path)
+    saved = rebuild.read(path)
     corrections = json.loads(path.read_text())["corrections"]
     return {
         "schema": "witness-corrections/1",
@@ -155,23 +155,23 @@ def test_what_was_done_to_a_transcript_that_was_exchanged_is_not_lost_with_it(co
 
 def test_a_correction_made_three_times_is_offered_and_what_is_taken_is_used(corrected):
     path = corrected
-    folder, wrong = path.parent, redo.read(path).findings.tracks[0].recognition.words[3].text
-    pairs = {written: (heard, written) for heard, written in project_words.read(folder).corrected["toned"]}
+    folder, wrong = path.parent, rebuild.read(path).findings.tracks[0].recognition.words[3].text
+    pairs = {written: (heard, written) for heard, written in vocabulary.read(folder).corrected["toned"]}
     pair = pairs["Zanzibar"]
     assert pair[0] == wrong.strip(" .,?!").casefold()
     for name in ("second", "third"):
-        assert project_words.offers(folder) == []
+        assert vocabulary.offers(folder) == []
         (folder / f"{name}.json").write_text("{}")
-        project_words.remember(folder / f"{name}.json", [pair])
-    (offer,) = project_words.offers(folder)
+        vocabulary.remember(folder / f"{name}.json", [pair])
+    (offer,) = vocabulary.offers(folder)
     assert (offer.written, offer.times) == ("Zanzibar", 3)
     edits.restore_original(path, edits.show(path).version)  # it was taken back in one of them
-    assert project_words.offers(folder) == []
+    assert vocabulary.offers(folder) == []
     (folder / "below").mkdir()
-    project_words.decide(folder, take=["Zanzibar"])
-    assert project_words.vocabulary(folder / "below", folder) == ("Zanzibar",)
-    project_words.remember(path, [pair])
-    assert project_words.offers(folder) == []
-    project_words.decide(folder, drop=["Zanzibar"])
-    assert project_words.vocabulary(folder, folder) == ()
-    assert project_words.offers(folder) == []  # nor is it offered again
+    vocabulary.decide(folder, take=["Zanzibar"])
+    assert vocabulary.terms(folder / "below", folder) == ("Zanzibar",)
+    vocabulary.remember(path, [pair])
+    assert vocabulary.offers(folder) == []
+    vocabulary.decide(folder, drop=["Zanzibar"])
+    assert vocabulary.terms(folder, folder) == ()
+    assert vocabulary.offers(folder) == []  # nor is it offered again

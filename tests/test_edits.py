@@ -16,7 +16,7 @@ from witness.formats import html, reading, writers
 from witness.formats.registry import Format
 from witness.schema import Review
 from witness.storage import files
-from witness.transcript import assemble, edits, redo, store
+from witness.transcript import assemble, edits, rebuild, store
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def path(shelved):
 def edit(path, *steps, undone=(), version=None) -> edits.Edit:
     """What a page would save: each step with the correction that it is."""
     shown = edits.show(path)
-    saved = redo.read(path)
+    saved = rebuild.read(path)
     sha256 = saved.document.audio.sha256
     corrections = [correction for _, correction in steps]
     return edits.Edit(
@@ -40,9 +40,9 @@ def edit(path, *steps, undone=(), version=None) -> edits.Edit:
 
 def naming(path, who: int, name: str):
     """A step and its correction."""
-    saved = redo.read(path)
+    saved = rebuild.read(path)
     speaker = list(saved.names)[who]
-    correction = redo.name_speaker(saved, f"{speaker}={name}")
+    correction = rebuild.name_speaker(saved, f"{speaker}={name}")
     return (
         {"kind": "name", "who": who, "name": name},
         {"kind": "name", "speaker": correction.speaker, "name": name, "other": [], "text": None},
@@ -244,7 +244,7 @@ def test_another_number_of_speakers_and_back_to_what_the_machine_found(path):
 
 def test_what_was_given_up_for_the_machines_version_can_be_redone(path):
     given = edit(path, naming(path, 0, "Ann"))
-    saved = redo.read(path)
+    saved = rebuild.read(path)
     edits.recount_speakers(path, given.version, None)  # so that nothing was asked for
     assert saved.asked.speakers == 2
     first, second = naming(path, 0, "Ann"), spelling(path, 3, "Zanzibar")

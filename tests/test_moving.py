@@ -10,7 +10,7 @@ from test_edits import edit, naming
 from witness.audio import sound
 from witness.errors import ConflictError, InputError, OutputError
 from witness.storage import transaction
-from witness.transcript import edits, redo, store, trash
+from witness.transcript import edits, rebuild, store, trash
 
 
 def corrected(path) -> None:
@@ -34,7 +34,7 @@ def test_all_that_belongs_to_a_transcript_moves_and_works(shelved):
     shown = edits.show(place)
     assert (len(shown.steps), shown.lack, shown.refusal) == (1, None, None)
     assert store.read(place).audio.path == str(place.with_suffix(".wav"))
-    assert redo.read(place).link["file"] == "Gespräch 1.findings.npz"
+    assert rebuild.read(place).link["file"] == "Gespräch 1.findings.npz"
     edits.recount_speakers(place, shown.version, 2)  # the findings have the old name of the recording
     assert store.read(place).audio.path == str(place.with_suffix(".wav"))
     assert store.read(place).speakers[0].name == "Ann"

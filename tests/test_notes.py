@@ -16,7 +16,7 @@ from test_edits import edit, spelling
 from witness.errors import InputError
 from witness.formats import document, qda, qdpx, reading, writers
 from witness.schema import Correction, Transcript
-from witness.transcript import edits, redo, store
+from witness.transcript import edits, rebuild, store
 
 CALL = document.in_milliseconds(talks.call())
 SPACE = {"q": qdpx.SPACE}
@@ -150,9 +150,9 @@ def test_notes_and_times_of_paragraphs_survive_what_follows(shelved, findings):
     assert word.start - 0.25 in [round(one.start, 3) for one in after.utterances]
     assert [one.start for one in after.words] == [one.start for one in before.words]
     if findings:
-        again = redo.redo(redo.read(path), replace(after.asked, speakers=1))
+        again = rebuild.redo(rebuild.read(path), replace(after.asked, speakers=1))
         assert len(reading.noted_passages(again)) == 1
-        machine = redo.redo(redo.read(path), forget=True)
+        machine = rebuild.redo(rebuild.read(path), forget=True)
         assert [one.kind for one in machine.corrections] == ["note"]
 
 

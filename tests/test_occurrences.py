@@ -6,7 +6,7 @@ import pytest
 
 from test_serve_library import talk
 from witness.errors import ConflictError, UsageError
-from witness.transcript import corrections, edits, redo, store
+from witness.transcript import corrections, edits, rebuild, store
 
 
 def test_each_place_is_shown_with_its_words():
@@ -29,7 +29,7 @@ def test_what_is_written_otherwise_can_be_undone_and_keeps_what_was_corrected(sh
     count = sum(one.text.strip().casefold() == word.casefold() for one in text.words)
     found = corrections.find_occurrences(text, word, "Zanzibar")
     assert len(found) == count > 1
-    edits.name_speaker(shelved, edits.show(shelved).version, redo.read(shelved).find("SPEAKER_00"), "Ann")
+    edits.name_speaker(shelved, edits.show(shelved).version, rebuild.read(shelved).find("SPEAKER_00"), "Ann")
     version = edits.show(shelved).version
     chosen = [one.place for one in found][1:]
     edits.rewrite_words(shelved, version, word, "Zanzibar", chosen)

@@ -33,8 +33,7 @@ from witness.options import Part
 from witness.progress import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.storage import files
-from witness.transcript import assemble, store
-from witness.transcript import redo as redoing
+from witness.transcript import assemble, rebuild, store
 from witness.transcript.corrections import group_utterances
 from witness.web import bundle
 
@@ -1225,14 +1224,14 @@ def test_the_page_shows_what_redo_will_make(read, case, gaps):
     """Any corrections, in any order."""
     assert len(gaps) > 1
     reader = read(case / "toned.html")
-    saved = redoing.read(case / "toned.json")
+    saved = rebuild.read(case / "toned.json")
     kinds = set()
     for seed in range(1, 40):
         shown = reader.page.evaluate(ANY_CORRECTIONS, 7919 * seed)
         (case / "c.json").write_text(shown["file"])
-        given = redoing.read_corrections(saved, case / "c.json")
+        given = rebuild.read_corrections(saved, case / "c.json")
         kinds |= {correction.kind for correction in given}
-        found = redoing.redo(saved, more=given)
+        found = rebuild.redo(saved, more=given)
         names = {one.id: one.name for one in found.speakers}
         said = [[u.speaker, names.get(u.speaker), (u.text or "").strip()] for u in found.utterances]
         assert [part[1:] for part in said] == [part[1:] for part in shown["said"]], given

@@ -27,7 +27,7 @@ from witness.formats.registry import Format
 from witness.options import Channels, PageAudio, Part, Runtime
 from witness.progress import Reporter
 from witness.schema import SAMPLE_RATE, Transcript, Word
-from witness.transcript import assemble, redo, store
+from witness.transcript import assemble, rebuild, store
 from witness.work import folder
 from witness.work.produce import Settings
 
@@ -283,16 +283,16 @@ def test_redo_of_a_part(pair, tmp_path):
     path = tmp_path / "talk.json"
     store.save(part, [(Format.JSON, path)])
     before = path.read_bytes()
-    saved = redo.read(path)
-    again = redo.redo(saved)
+    saved = rebuild.read(path)
+    again = rebuild.redo(saved)
     with store.opened(path) as there:
         there.write(shape.in_milliseconds(again), saved.link)
     assert json.loads(path.read_bytes()) | {"timing": None} == json.loads(before) | {"timing": None}
     # A correction is in times of the recording.
     speaker = next(word for word in part.words if word.speaker).speaker
-    given = redo.name_speaker(saved, f"{speaker}=Anna")
+    given = rebuild.name_speaker(saved, f"{speaker}=Anna")
     assert all(START <= start < end <= END for start, end in given.speaker)
-    named = redo.redo(saved, more=[given])
+    named = rebuild.redo(saved, more=[given])
     assert named.name(speaker) == "Anna"
     word = part.words[2]
     spelled = assemble.redo(

@@ -23,8 +23,8 @@ from witness.formats import document as shape
 from witness.formats import findings, html, writers
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
-from witness.storage import decode, files
-from witness.transcript import assemble, corrections, edits, redo, store
+from witness.storage import files, typed_json
+from witness.transcript import assemble, corrections, edits, rebuild, store
 
 
 @pytest.fixture
@@ -336,7 +336,7 @@ def test_corrections_come_to_the_same_without_the_findings(seed):
     content = shape.encode(shape.from_transcript(corrections.apply(draft)))
     bare = corrections.draft_of(shape.to_transcript(shape.decode(content)))
     for case in page_cases.cases(seed):
-        given = decode.from_json(json.dumps(case["corrections"]).encode(), redo.Corrections)
+        given = typed_json.decode(json.dumps(case["corrections"]).encode(), rebuild.Corrections)
         one, other = (shape.from_transcript(corrections.apply(base, given)) for base in (draft, bare))
         # Whether a script without spaces had one is not known where an utterance begins with it.
         content = (shape.encode(found).decode().replace(" こ", "こ") for found in (one, other))

@@ -9,7 +9,7 @@ from test_serve_browser import desk as desk
 from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
-from witness.transcript import edits, project_words, store
+from witness.transcript import edits, store, vocabulary
 from witness.work.manifest import Entry, Manifest
 
 
@@ -70,11 +70,11 @@ def test_a_word_that_was_corrected_often_is_offered_and_taken(visit, folder):
     visitor = visit()
     page = visitor.open()
     correct_and_save(page, folder)
-    (pair,) = project_words.read(folder).corrected["toned"]
+    (pair,) = vocabulary.read(folder).corrected["toned"]
     (folder / "other.json").write_text("{}")
-    project_words.remember(folder / "other.json", [pair, pair])
+    vocabulary.remember(folder / "other.json", [pair, pair])
     page.click("#undo")
     page.click("#redo")
     page.click('button:text-is("Expect it in later recordings of this folder")')
     page.wait_for_selector('.notice:has-text("Zanzibar")', state="detached")
-    assert project_words.vocabulary(folder, visitor.desk.desk.folder) == ("Zanzibar",)
+    assert vocabulary.terms(folder, visitor.desk.desk.folder) == ("Zanzibar",)

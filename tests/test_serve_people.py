@@ -10,7 +10,7 @@ from conftest import asking, desk_of_two
 from witness.diarization import voices
 from witness.errors import InputError
 from witness.serve.library.library import id_of
-from witness.transcript import edits, redo, store, voiceprints
+from witness.transcript import edits, rebuild, speaker_voices, store
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +26,15 @@ def client(desk):
 
 
 def test_all_that_a_speaker_says_alone_is_remembered(shelved):
-    saved = redo.read(shelved)
+    saved = rebuild.read(shelved)
     speaker = max(saved.document.speakers, key=lambda one: one.seconds).id
-    voice = voiceprints.enroll_speaker(saved, "Ann", speaker)
-    whole = voiceprints.prints(saved.findings, saved.turns)[speaker]
+    voice = speaker_voices.enroll_speaker(saved, "Ann", speaker)
+    whole = speaker_voices.prints(saved.findings, saved.turns)[speaker]
     assert voice.seconds == whole.seconds >= voices.LEAST_TO_ENROLL
     assert np.allclose(voice.vector, whole.vector)
     few = replace(saved, document=replace_turns(saved.document, speaker, 5.0))
     with pytest.raises(InputError, match="too little to know a voice by; give 10 s or more"):
-        voiceprints.enroll_speaker(few, "Ann", speaker)
+        speaker_voices.enroll_speaker(few, "Ann", speaker)
 
 
 def replace_turns(document, speaker: str, seconds: float):
@@ -54,7 +54,7 @@ def replace_turns(document, speaker: str, seconds: float):
     ],
 )
 def test_how_sure_it_is_is_said_in_words(score, words):
-    assert voiceprints.describe_match("B", "Ann", score) == words
+    assert speaker_voices.describe_match("B", "Ann", score) == words
 
 
 def test_from_a_voice_to_the_person_everywhere(client, desk):

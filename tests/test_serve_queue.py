@@ -27,7 +27,7 @@ from witness.serve.library.library import Library
 from witness.serve.queue import Queue, free_name
 from witness.serve.status import BusyError, UnknownError
 from witness.storage import atomic
-from witness.transcript import project_words
+from witness.transcript import vocabulary
 from witness.work import overrides, produce
 from witness.work.eta import Estimate
 from witness.work.folder import BatchRequest, Folder, Item, locked, size_and_mtime
@@ -507,7 +507,7 @@ def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_b
         queue.add([(given(tmp_path), "german.wav")], wish)
         wait_for(lambda: hands[-1].jobs)
         assert hands[-1].jobs["plain.wav"][0].settings.options.language is None
-    project_words.decide(tmp_path, take=["Zanzibar"])
+    vocabulary.decide(tmp_path, take=["Zanzibar"])
     with desk(tmp_path, chosen) as queue:
         wait_for(lambda: "plain.wav" in hands[-1].jobs)
         hands[-1].finish("plain.wav")

@@ -27,7 +27,7 @@ from witness.schema import Transcript
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
 from witness.storage import atomic, files, transaction
-from witness.transcript import assemble, corrections, edits, redo, store
+from witness.transcript import assemble, corrections, edits, rebuild, store
 
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
 
@@ -302,7 +302,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monke
 
 def back(path: Path) -> edits.Edit:
     """What the page saves when the last step is undone."""
-    shown, saved = edits.show(path), redo.read(path)
+    shown, saved = edits.show(path), rebuild.read(path)
     kept = json.loads(store.history_path(path).read_bytes())["made"][:-1]
     corrections = {
         "schema": "witness-corrections/1",

@@ -125,9 +125,9 @@ class Changes:
     forget: bool = False
     """Drop earlier corrections, except notes, and the number of speakers."""
     merges: tuple[str, ...] = ()
-    """Arguments of `transcript.redo.merge_speakers`."""
+    """Arguments of `transcript.rebuild.merge_speakers`."""
     names: tuple[str, ...] = ()
-    """Arguments of `transcript.redo.name_speaker`."""
+    """Arguments of `transcript.rebuild.name_speaker`."""
     saved: tuple[Path, ...] = ()
     """Files of corrections that a page saved."""
     replaced: tuple[tuple[str, str], ...] = ()

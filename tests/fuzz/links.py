@@ -38,7 +38,7 @@ from witness.serve import browser_recordings, uploads
 from witness.serve.app_state import KNOWN
 from witness.serve.library.library import id_of
 from witness.storage import transaction
-from witness.transcript import project_words, store, trash
+from witness.transcript import store, trash, vocabulary
 from witness.work.batch import REPORT
 from witness.work.folder import LOCK, MANIFEST
 
@@ -64,7 +64,7 @@ def places(stem: str) -> list[str]:
     """Every name in the folder at which a link is planted."""
     saved, moved = f".{stem}{transaction.SAVED}", f".{stem}{transaction.MOVING}"
     inner = [*names(stem), "notes.txt", f"{stem}.wav"]
-    words = project_words.NAME
+    words = vocabulary.NAME
     return [
         *names(stem),
         *(f".{name}.lock" for name in (stem, words[1:], "new")),

@@ -23,7 +23,7 @@ from witness.diarization.cohort import Cohort
 from witness.errors import InputError, OutputError, UsageError
 from witness.progress import SILENT, Reporter
 from witness.schema import FRAME_STEP, LONGEST, Float64, Int, ModelFile, Track, sole_speech
-from witness.storage import atomic, decode, files
+from witness.storage import atomic, files, typed_json
 from witness.storage.files import LONGEST_NAME as LONGEST_FILE_NAME
 
 SCHEMA = "witness-voice/1"
@@ -287,7 +287,7 @@ def write(voice: Voice, folder: Path) -> Path:
 def read_one(path: Path) -> Voice:
     """The voice in a file. Raises InputError."""
     try:
-        document = decode.from_json(files.read(path), _Voice)
+        document = typed_json.decode(files.read(path), _Voice)
         if document.schema != SCHEMA:
             raise ValueError(f"its schema is {document.schema[:80]!r}, not {SCHEMA!r}")
         vector = np.array(document.vector)

@@ -35,7 +35,7 @@ from witness.schema import (
     Transcript,
     Turn,
 )
-from witness.storage.decode import NotJsonError, from_json
+from witness.storage import typed_json
 from witness.text import in_json, unspaced
 
 if TYPE_CHECKING:
@@ -196,8 +196,8 @@ def decode(content: bytes) -> Document:
     Raises NotJsonError, OtherSchemaError, and ValueError that names the position of an invalid value.
     """
     try:
-        document = from_json(content, Document)
-    except NotJsonError:
+        document = typed_json.decode(content, Document)
+    except typed_json.NotJsonError:
         raise
     except ValueError:
         _check_schema(content)
@@ -210,7 +210,7 @@ def decode(content: bytes) -> Document:
 def _check_schema(content: bytes) -> None:
     """Raise OtherSchemaError unless the content names the schema of `Document`."""
     try:
-        name = from_json(content, Head).schema
+        name = typed_json.decode(content, Head).schema
     except ValueError as error:
         raise OtherSchemaError(str(error)) from error
     if name != SCHEMA:
@@ -220,7 +220,7 @@ def _check_schema(content: bytes) -> None:
 def decode_head(content: bytes) -> DocumentHead | None:
     """Read the head of a transcript of any version; None: the content is no transcript."""
     try:
-        head = from_json(content, DocumentHead)
+        head = typed_json.decode(content, DocumentHead)
     except ValueError:
         return None
     return head if head.schema.startswith("witness/") else None

@@ -45,7 +45,7 @@ from witness.schema import (
     Track,
     Word,
 )
-from witness.storage.decode import DAMAGED, from_json
+from witness.storage import typed_json
 
 VERSION = 1
 """The version of the format; files of another version cannot be read."""
@@ -169,7 +169,7 @@ def decode(content: bytes, name: str) -> Findings:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return _decode(archive, name)
-    except DAMAGED as error:
+    except typed_json.DAMAGED as error:
         raise _damaged(name, error) from error
 
 
@@ -178,7 +178,7 @@ def check_version(content: bytes, name: str) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _header(archive, name)
-    except DAMAGED as error:
+    except typed_json.DAMAGED as error:
         raise _damaged(name, error) from error
 
 
@@ -210,16 +210,16 @@ def _damaged(name: str, error: Exception) -> InputError:
 
 
 def _header(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return the header, of this version. Raises InputError, or one of `decode.DAMAGED`."""
+    """Return the header, of this version. Raises InputError, or one of `typed_json.DAMAGED`."""
     text: bytes = _array(archive, "header", np.uint8, None, LARGEST_HEADER).tobytes()
-    if from_json(text, _Version).version != VERSION:
+    if typed_json.decode(text, _Version).version != VERSION:
         raise InputError(f"{name}: was written by another version of Witness; transcribe the recording again")
     return text
 
 
 def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
-    """Raises InputError, or one of `decode.DAMAGED`."""
-    header = from_json(_header(archive, name), _Header)
+    """Raises InputError, or one of `typed_json.DAMAGED`."""
+    header = typed_json.decode(_header(archive, name), _Header)
     part, tracks = header.audio.part, header.tracks
     if part is not None and not 0 <= part.start < part.end:
         raise ValueError("the part is empty - at `$.audio.part`")
@@ -278,7 +278,7 @@ def _read_recognition(entry: _Recognition) -> Recognition:
 
 
 def _track(archive: zipfile.ZipFile, number: int, head: _TrackHeader) -> Track:
-    """Read track `number`; `head` is its part of the header. Raises one of `decode.DAMAGED`."""
+    """Read track `number`; `head` is its part of the header. Raises one of `typed_json.DAMAGED`."""
     windows, size = head.windows, head.vector
     starts = _array(archive, f"starts_{number}", np.int64, (windows,)).astype(np.intp)
     steps = np.diff(starts)
@@ -302,7 +302,7 @@ def _array(
 ) -> Any:
     """Read an array; without a shape, its own if it has at most `limit` numbers. Checks before it reads.
 
-    Raises one of `decode.DAMAGED`.
+    Raises one of `typed_json.DAMAGED`.
     """
     with archive.open(f"{name}.npy") as file:
         np.lib.format.read_magic(file)
@@ -318,7 +318,7 @@ def _array(
 
 
 def _bits(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> Bool:
-    """Read packed bits as booleans of that shape. Raises one of `decode.DAMAGED`."""
+    """Read packed bits as booleans of that shape. Raises one of `typed_json.DAMAGED`."""
     count = int(np.prod(shape))
     packed = _array(archive, name, np.uint8, (-(-count // 8),))
     flags: Bool = np.unpackbits(packed, count=count).reshape(shape).view(np.bool_)

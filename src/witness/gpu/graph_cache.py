@@ -35,7 +35,7 @@ from witness.gpu import cards
 from witness.gpu.rocm import Stack, find_stack
 from witness.options import Choice, Precision
 from witness.schema import Float32
-from witness.storage import atomic, decode
+from witness.storage import atomic, typed_json
 from witness.storage.cache import cache_folder
 from witness.storage.files import opened, sha256
 
@@ -233,7 +233,7 @@ def read(folder: Path, key: Key | None = None) -> Graph:
 
 def _parse(content: bytes, folder: Path) -> Graph:
     try:
-        manifest = decode.from_json(content, _Manifest)
+        manifest = typed_json.decode(content, _Manifest)
         if manifest.format != FORMAT:
             raise ValueError(f"its format is {manifest.format[:80]!r}, not {FORMAT!r}")
         file = manifest.file
@@ -274,7 +274,7 @@ def read_facts(program: bytes) -> Facts:
             elif shape["type"] in numbers:
                 numbers[shape["type"]] += int(np.prod(lens))
         version = str(document["migraphx_version"])
-    except (*decode.DAMAGED, TypeError, AttributeError, msgpack.UnpackException) as error:
+    except (*typed_json.DAMAGED, TypeError, AttributeError, msgpack.UnpackException) as error:
         raise GraphError(f"the program is truncated or not an .mxr file ({error})") from error
     half = numbers["half_type"] > numbers["float_type"]
     return Facts(version, inputs, Precision.FP16 if half else Precision.FP32)
@@ -413,7 +413,7 @@ def unpack(file: Path, folder: Path) -> Graph:
                 raise GraphError(f"it holds {', '.join(map(repr, sorted(entries)))}"[:500])
             for name in entries:
                 atomic.replace(archive.read(name), folder / name)
-    except decode.DAMAGED as error:
+    except typed_json.DAMAGED as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{file}: not a file of `witness gpu export` ({why}); export it again") from error
     return read(folder)

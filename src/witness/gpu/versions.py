@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from witness.storage import decode
+from witness.storage import typed_json
 
 COMPARED = LISTED_ON = date(2026, 11, 24)
 """The days of comparing the releases, and of reading AMD's lists of cards."""
@@ -76,7 +76,7 @@ class _Tables:
     releases: tuple[Release, ...]
 
 
-_TABLES = decode.from_json(Path(__file__).with_suffix(".json").read_bytes(), _Tables)
+_TABLES = typed_json.decode(Path(__file__).with_suffix(".json").read_bytes(), _Tables)
 ARCHITECTURES = _TABLES.architectures
 """LLVM's name -> facts. Products from LLVM's AMDGPUUsage and ROCm's tables; 1033 to 1036 from memory."""
 WHEELS = _TABLES.wheels

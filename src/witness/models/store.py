@@ -15,7 +15,7 @@ from witness.models.download import FetchError
 from witness.options import Options, Recognizer
 from witness.progress import SILENT, LongNote, Reporter
 from witness.schema import ModelFile, Rule
-from witness.storage import decode, files
+from witness.storage import files, typed_json
 
 
 @dataclass(frozen=True)
@@ -425,8 +425,8 @@ def _read_rule(path: Path, usual: Rule) -> Rule:
     names = [part.name for part in fields(Rule)]
     try:
         content = files.read(path)
-        rule = decode.from_json(content, Rule)
-        if unknown := decode.from_json(content, dict[str, Any]).keys() - set(names):
+        rule = typed_json.decode(content, Rule)
+        if unknown := typed_json.decode(content, dict[str, Any]).keys() - set(names):
             raise ValueError(f"there is no {min(unknown)[:80]!r}")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

@@ -14,7 +14,7 @@ from witness.options import Recognizer
 from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions
 from witness.schema import Float32, ModelFile
-from witness.storage import decode
+from witness.storage import typed_json
 from witness.storage.checkpoint import Journal
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class CachedEngine:
 
 def _read(content: bytes | None, type_: type[T]) -> T | None:
     with suppress(ValueError):
-        return None if content is None else decode.from_json(content, type_)
+        return None if content is None else typed_json.decode(content, type_)
     return None
 
 

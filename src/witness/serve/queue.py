@@ -27,7 +27,7 @@ from witness.serve.library.library import id_of
 from witness.serve.resolved_models import Resolve, ResolvedModels, with_overrides
 from witness.serve.status import BusyError, JobStatus, State, StatusBoard
 from witness.storage import transaction
-from witness.transcript import project_words
+from witness.transcript import vocabulary
 from witness.work import overrides as job_overrides
 from witness.work.eta import Estimate
 from witness.work.folder import MANIFEST, BatchRequest, Folder, Item, assign, begun, locked, size_and_mtime
@@ -307,7 +307,7 @@ class Queue(Observer):
             self._jobs.call(_look)
             return None
         out = self._request.out
-        terms = (*project_words.vocabulary((out / item.output).parent, out), *item.overrides.vocabulary)
+        terms = (*vocabulary.terms((out / item.output).parent, out), *item.overrides.vocabulary)
         overrides = replace(item.overrides, vocabulary=tuple(dict.fromkeys(terms))[:MOST_TERMS])
         settings = with_overrides(future.result(), overrides)
         return replace(item, overrides=overrides), Folder(self._request, settings, manifest)

@@ -30,14 +30,14 @@ from witness.formats import document, html, output_paths
 from witness.formats.document import Document
 from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
-from witness.storage import decode, files
+from witness.storage import files, typed_json
 from witness.tracing import Stopwatch
-from witness.transcript import assemble, project_words, redo, store
+from witness.transcript import assemble, rebuild, store, vocabulary
 from witness.transcript import corrections as correcting
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
-MOST_STEPS = redo.LIMIT
+MOST_STEPS = rebuild.LIMIT
 DRAFTS = 3
 """Number of drafts in memory: 20 MB for an hour of speech."""
 
@@ -52,7 +52,7 @@ class _History:
 
     page: str = ""
     """Identity of the page of the base."""
-    base: redo.Corrections = ()
+    base: rebuild.Corrections = ()
     """Corrections of the base."""
     corrected: bool = False
     """A person made some of them."""
@@ -60,7 +60,7 @@ class _History:
     """The base; None: the findings now make another one than the page showed, or an older version saved."""
     program: str = ""
     """Program version whose findings make this base."""
-    made: redo.Corrections = ()
+    made: rebuild.Corrections = ()
     """Corrections that the page derived from the steps."""
     steps: Steps = ()
     undone: Steps = ()
@@ -126,7 +126,7 @@ def read_edit(request: Any) -> Edit:
 def show(path: Path) -> Shown:
     """Return the content of the page of the JSON at `path`. Raises InputError for an unreadable file."""
     try:
-        saved = redo.read(path, with_findings=False)
+        saved = rebuild.read(path, with_findings=False)
     except InputError as error:
         stored = store.load(path)
         transcript = stored.transcript
@@ -167,7 +167,7 @@ def add_corrections(path: Path, version: str, corrections: Mapping[str, Any]) ->
 def name_speaker(path: Path, version: str, speaker: str, name: str) -> Written:
     """Name the speaker of this id, as a step. Raises UsageError."""
     with _opened(path, version) as (opened, saved, history):
-        made = (redo.name_speaker(saved, f"{speaker}={name}"),)
+        made = (rebuild.name_speaker(saved, f"{speaker}={name}"),)
         history = history or _new_history(saved)
         number = html.speaker_index(_make_base(saved, history), speaker)
         if number is None:  # a speaker that a step added
@@ -227,7 +227,7 @@ def restore_original(path: Path, version: str) -> Written:
         else:
             transcript = _correct(saved, Bounds(), (), False)
         transcript = replace(transcript, review=Review())
-        notes = redo.notes_of(saved.corrections)
+        notes = rebuild.notes_of(saved.corrections)
         corrections = tuple(dict.fromkeys((*transcript.corrections, *notes)))
         noted = replace(transcript, corrections=corrections, corrected=bool(notes))
         if history is None or history.base or html.identity(transcript) != history.page:
@@ -255,7 +255,7 @@ def change_tags(path: Path, add: Sequence[str], remove: Sequence[str]) -> Writte
 def update(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
     """Change fields other than corrections, keep the steps, and link the findings by their current name."""
     with store.opened(path) as opened:
-        saved = redo.read(path)
+        saved = rebuild.read(path)
         transcript = document.in_milliseconds(change(saved.transcript))
         if saved.document.findings is not None and output_paths.beside(path).is_file():
             link = structs.replace(saved.document.findings, file=output_paths.beside(path).name)
@@ -267,14 +267,14 @@ def update(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
 
 
 @contextmanager
-def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved, _History | None]]:
+def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, rebuild.Saved, _History | None]]:
     """Lock this version of the transcript, and read it and its usable history.
 
     Raises ConflictError, InputError, OutputError.
     """
     with store.opened(path) as opened:
         opened.expect(version)
-        saved = redo.read(path)
+        saved = rebuild.read(path)
         history = _read_history(saved)
         if saved.lack and history is not None and history.document is not None:
             try:
@@ -284,14 +284,14 @@ def _opened(path: Path, version: str) -> Iterator[tuple[store.Store, redo.Saved,
         yield opened, saved, history
 
 
-def _new_history(saved: redo.Saved) -> _History:
+def _new_history(saved: rebuild.Saved) -> _History:
     return _History(html.identity(saved.transcript), saved.corrections, saved.corrected, saved.document)
 
 
-def _read_history(saved: redo.Saved) -> _History | None:
+def _read_history(saved: rebuild.Saved) -> _History | None:
     """Read the steps that led to this version; None: none, or unreadable."""
     try:
-        history = decode.from_json(files.read(store.history_path(saved.path)), _History)
+        history = typed_json.decode(files.read(store.history_path(saved.path)), _History)
         correcting.check((*history.base, *history.made))
     except (OSError, ValueError):
         return None
@@ -300,7 +300,7 @@ def _read_history(saved: redo.Saved) -> _History | None:
     return history if is_current and has_base and (history.steps or history.undone) else None
 
 
-def _verified(saved: redo.Saved, history: _History) -> _History:
+def _verified(saved: rebuild.Saved, history: _History) -> _History:
     """Keep the base only if this program version makes it of the findings; else a page would differ."""
     if saved.lack or history.program == __version__:
         return history
@@ -309,19 +309,19 @@ def _verified(saved: redo.Saved, history: _History) -> _History:
     return replace(history, document=document.from_transcript(base) if same else None, program=__version__)
 
 
-def _shown_base(saved: redo.Saved, history: _History) -> Transcript | None:
+def _shown_base(saved: rebuild.Saved, history: _History) -> Transcript | None:
     """Return the base of the steps; None: it can no longer be made."""
     try:
         if history.document is not None and (saved.lack or history.program == __version__):
-            base = redo.with_metadata(saved, store.transcript_of(saved.path, history.document))
+            base = rebuild.with_metadata(saved, store.transcript_of(saved.path, history.document))
         else:
-            base = _make_base(redo.read(saved.path), history)
+            base = _make_base(rebuild.read(saved.path), history)
     except InputError:
         return None
     return base if html.identity(base) == history.page else None
 
 
-def _machine_document(saved: redo.Saved, history: _History | None) -> Document | None:
+def _machine_document(saved: rebuild.Saved, history: _History | None) -> Document | None:
     """Return the document without a person's corrections, if it exists without the findings."""
     if history is not None and history.document is not None and not history.corrected:
         return history.document
@@ -335,35 +335,35 @@ def _is_note(step: Step) -> bool:
 # --- transcripts, with the rounded numbers of JSON; all raise InputError ---
 
 
-def _from_page(saved: redo.Saved, corrections: Mapping[str, Any]) -> redo.Corrections:
-    return redo.parse_corrections(saved, msgspec.json.encode(corrections), "the page's request")
+def _from_page(saved: rebuild.Saved, corrections: Mapping[str, Any]) -> rebuild.Corrections:
+    return rebuild.parse_corrections(saved, msgspec.json.encode(corrections), "the page's request")
 
 
-def _make_base(saved: redo.Saved, history: _History, made: redo.Corrections = ()) -> Transcript:
+def _make_base(saved: rebuild.Saved, history: _History, made: rebuild.Corrections = ()) -> Transcript:
     """Make the base of the steps, or the result of the steps (`made`)."""
     if saved.lack and history.document is not None:
         return _amend(saved, history.document, made)
-    corrections = redo.combine(replace(saved, corrections=history.base), made)
+    corrections = rebuild.combine(replace(saved, corrections=history.base), made)
     return _correct(saved, saved.asked, corrections, history.corrected or bool(made))
 
 
-def _with_more(saved: redo.Saved, made: redo.Corrections) -> Transcript:
+def _with_more(saved: rebuild.Saved, made: rebuild.Corrections) -> Transcript:
     """Make the transcript with more corrections."""
     if saved.lack:
         return _amend(saved, saved.document, made)
-    return _correct(saved, saved.asked, redo.combine(saved, made), True)
+    return _correct(saved, saved.asked, rebuild.combine(saved, made), True)
 
 
-def _amend(saved: redo.Saved, base: Document, made: redo.Corrections) -> Transcript:
-    transcript = redo.amend(saved, base, made) if made else store.transcript_of(saved.path, base)
-    return document.in_milliseconds(redo.with_metadata(saved, transcript))
+def _amend(saved: rebuild.Saved, base: Document, made: rebuild.Corrections) -> Transcript:
+    transcript = rebuild.amend(saved, base, made) if made else store.transcript_of(saved.path, base)
+    return document.in_milliseconds(rebuild.with_metadata(saved, transcript))
 
 
 _drafts: OrderedDict[tuple[str, Bounds], correcting.Draft] = OrderedDict()
 
 
 def _correct(
-    saved: redo.Saved, asked: Bounds, corrections: Sequence[Correction], corrected: bool
+    saved: rebuild.Saved, asked: Bounds, corrections: Sequence[Correction], corrected: bool
 ) -> Transcript:
     """Make the transcript with exactly these corrections; `corrected`: a person made some of them.
 
@@ -377,7 +377,7 @@ def _correct(
         while len(_drafts) > DRAFTS:
             _drafts.popitem(last=False)
     _drafts.move_to_end(key)
-    transcript = redo.with_metadata(saved, correcting.apply(_drafts[key], corrections))
+    transcript = rebuild.with_metadata(saved, correcting.apply(_drafts[key], corrections))
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
     return document.in_milliseconds(replace(transcript, timing=timing, corrected=corrected))
 
@@ -386,7 +386,7 @@ def _correct(
 
 
 def _add_steps(
-    opened: store.Store, saved: redo.Saved, history: _History, made: redo.Corrections, *more: Step
+    opened: store.Store, saved: rebuild.Saved, history: _History, made: rebuild.Corrections, *more: Step
 ) -> Written:
     """Write the transcript with more corrections, as steps that its page can undo."""
     history = _verified(saved, history)
@@ -395,7 +395,7 @@ def _add_steps(
 
 
 def _write(
-    opened: store.Store, saved: redo.Saved, transcript: Transcript, history: _History = _History()
+    opened: store.Store, saved: rebuild.Saved, transcript: Transcript, history: _History = _History()
 ) -> Written:
     """Write the JSON, the formats beside it and the history in one transaction. Raises OutputError."""
 
@@ -406,6 +406,6 @@ def _write(
     written = opened.write(transcript, saved.link or None, hidden=hidden_of)
     if saved.loaded is not None:
         with suppress(InputError, OutputError):  # it only helps later recordings
-            pairs = project_words.corrected_pairs(saved.loaded, transcript.corrections)
-            project_words.remember(saved.path, pairs)
+            pairs = vocabulary.corrected_pairs(saved.loaded, transcript.corrections)
+            vocabulary.remember(saved.path, pairs)
     return written

@@ -21,8 +21,8 @@ from msgspec import Struct, structs
 from witness.errors import ConflictError, InputError
 from witness.formats import document, findings, output_paths
 from witness.schema import Sound, Transcript
-from witness.storage import decode, files
-from witness.transcript import reapply, redo, store
+from witness.storage import files, typed_json
+from witness.transcript import reapply, rebuild, store
 from witness.transcript.reapply import Deviation
 from witness.transcript.store import StoredJson, Written
 
@@ -51,7 +51,7 @@ class PreviousTranscript(Struct, frozen=True):
 def read(path: Path) -> PreviousTranscript | None:
     """Read the transcript before the one at `path`; None: missing or unreadable."""
     try:
-        previous = decode.from_json(files.read(store.previous_path(path)), PreviousTranscript)
+        previous = typed_json.decode(files.read(store.previous_path(path)), PreviousTranscript)
     except (OSError, ValueError):
         return None
     return previous if previous.schema == SCHEMA else None
@@ -67,7 +67,7 @@ def replace_with(
     """
     assert fresh.findings is not None  # noqa: S101 - it comes from the models
     with store.opened(path) as opened:
-        before = redo.read(path)
+        before = rebuild.read(path)
         if before.document.audio.sha256 != fresh.audio.sha256:
             raise ConflictError(
                 f"{path.name}: is of another recording, or that was changed; move it away, then try again"
@@ -93,7 +93,7 @@ def swap(path: Path, version: str) -> Written:
         previous = read(path)
         if previous is None:
             raise InputError(f"{path.name}: there is no earlier transcript anymore")
-        current = redo.read(path)
+        current = rebuild.read(path)
         differences = tuple(
             replace(each, before=each.now, now=each.before, pieces=())
             for each in previous.differences
@@ -113,7 +113,7 @@ def mark_seen(path: Path, version: str) -> Written:
         return Written(version)
 
 
-def _release(current: redo.Saved) -> tuple[str, ...]:
+def _release(current: rebuild.Saved) -> tuple[str, ...]:
     """Turn the transcript before `current` into one of its own, if a person's work would be lost with it.
 
     Returns a line about that. Raises InputError, OutputError.
@@ -129,7 +129,10 @@ def _release(current: redo.Saved) -> tuple[str, ...]:
 
 
 def _restore(
-    opened: store.Store, current: redo.Saved, previous: PreviousTranscript, hidden: Mapping[str, bytes] = {}
+    opened: store.Store,
+    current: rebuild.Saved,
+    previous: PreviousTranscript,
+    hidden: Mapping[str, bytes] = {},
 ) -> Written:
     """Write the transcript before `current` with its findings and edits, and `hidden` files with it.
 
@@ -155,7 +158,7 @@ def _restore(
 
 
 def _hidden_files(
-    before: redo.Saved,
+    before: rebuild.Saved,
     kept: int,
     differences: tuple[Deviation, ...],
     *,
@@ -167,7 +170,7 @@ def _hidden_files(
     voices = None
     if before.loaded is not None:
         with suppress(OSError):
-            voices = files.read(redo.findings_path(before))
+            voices = files.read(rebuild.findings_path(before))
     history = b"null"
     with suppress(OSError, ValueError):
         history = files.read(store.history_path(path))

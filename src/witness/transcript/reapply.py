@@ -15,7 +15,7 @@ from typing import Literal
 from witness.errors import UsageError
 from witness.formats import document, reading
 from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
-from witness.transcript import assemble, corrections, redo
+from witness.transcript import assemble, corrections, rebuild
 from witness.transcript.corrections import PUNCTUATION, word_spans
 
 PIECE = 60
@@ -85,7 +85,7 @@ class _TrackWord:
         return _token(self.word.text)
 
 
-def reapply(before: redo.Saved, fresh: Transcript) -> Reapplied:
+def reapply(before: rebuild.Saved, fresh: Transcript) -> Reapplied:
     """Reapply a person's work on the transcript `before` to `fresh`, which has findings.
 
     Raises InputError if `before` is too old to assign words to utterances.
@@ -150,7 +150,7 @@ def _move(correction: Correction, matches: _Matches) -> tuple[Correction, Deviat
     return moved, Deviation("kept", start, end, text, text_now, True, spans)
 
 
-def _lost_names(before: redo.Saved, transcript: Transcript) -> Iterator[Deviation]:
+def _lost_names(before: rebuild.Saved, transcript: Transcript) -> Iterator[Deviation]:
     """Yield the names that no speaker has anymore."""
     remaining = {speaker.name for speaker in transcript.speakers}
     for speaker, name in before.names.items():

@@ -23,7 +23,7 @@ from witness.formats import document, findings, html, output_paths, writers
 from witness.formats.document import Document
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
-from witness.storage import atomic, cache, decode, files, transaction
+from witness.storage import atomic, cache, files, transaction, typed_json
 from witness.transcript import corrections
 
 Targets = Sequence[tuple[str, Path | None]]
@@ -56,7 +56,7 @@ class StoredJson:
         path = self.path
         try:
             return document.decode(self.content)
-        except decode.NotJsonError as error:
+        except typed_json.NotJsonError as error:
             raise InputError(f"{path} is not JSON ({error}); transcribe the recording again") from error
         except document.OtherSchemaError as error:
             raise OtherJsonError(

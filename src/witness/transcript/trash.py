@@ -23,7 +23,7 @@ from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import document, output_paths
 from witness.formats.registry import Format
 from witness.schema import Transcript
-from witness.storage import decode, files, transaction
+from witness.storage import files, transaction, typed_json
 from witness.transcript import edits, store
 
 TRASH = ".witness-trash"
@@ -137,7 +137,7 @@ def _read_trash(root: Path) -> Iterator[Thrown]:
     with suppress(OSError):
         for folder in (root / TRASH).iterdir():
             try:
-                thrown = decode.from_json(files.read(folder / transaction.ABOUT), Thrown)
+                thrown = typed_json.decode(files.read(folder / transaction.ABOUT), Thrown)
             except (OSError, ValueError):
                 continue
             inside = not PurePosixPath(thrown.folder).is_absolute() and ".." not in thrown.folder.split("/")

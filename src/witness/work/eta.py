@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from witness.storage import atomic, cache, decode, files
+from witness.storage import atomic, cache, files, typed_json
 
 if TYPE_CHECKING:
     from witness.options import Options, Runtime
@@ -328,7 +328,7 @@ def remember(workload: Workload, done: Estimate) -> None:
 def kept_paces() -> dict[str, dict[str, float]]:
     """Return the paces in the cache by `Workload.key`; none from a damaged file."""
     with suppress(OSError, ValueError):
-        return decode.from_json(files.read(cache.cache_folder() / "paces.json"), dict[str, dict[str, float]])
+        return typed_json.decode(files.read(cache.cache_folder() / "paces.json"), dict[str, dict[str, float]])
     return {}
 
 

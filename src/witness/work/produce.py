@@ -260,10 +260,10 @@ def _existing(job: Job, path: Path, reporter: Reporter, lock: ExitStack) -> tupl
 
     if job.changes is None:
         return store.read(path), None
-    from witness.transcript import redo
+    from witness.transcript import rebuild
 
     opened = lock.enter_context(store.opened(path))
-    return redo.change(path, job.changes, reporter), opened
+    return rebuild.change(path, job.changes, reporter), opened
 
 
 def _recognize(job: Job, caller: Caller, journal: Journal) -> Transcript:
@@ -280,11 +280,11 @@ def _recognize(job: Job, caller: Caller, journal: Journal) -> Transcript:
 def _copy(job: Job, path: Path) -> Transcript | None:
     """Return the transcript of a recording with the same bytes as this one's; None: it cannot be used."""
     from witness.schema import display_name
-    from witness.transcript import redo, store
+    from witness.transcript import rebuild, store
 
     try:
         transcript = store.read(path)
-        findings = redo.read(path).findings if job.settings.keep_findings else None
+        findings = rebuild.read(path).findings if job.settings.keep_findings else None
     except WitnessError:
         return None
     audio = replace(transcript.audio, path=job.source)

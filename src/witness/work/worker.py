@@ -91,7 +91,7 @@ def perform(job: Job, progress: Progress = no_progress, said: Said | None = None
 def _with_samples(job: Job) -> Settings:
     """Add the people of the job's samples to its known voices. Raises InputError, UsageError."""
     from witness.diarization import voices
-    from witness.transcript import voiceprints
+    from witness.transcript import speaker_voices
 
     settings = job.settings
     if not job.samples:
@@ -110,7 +110,7 @@ def _with_samples(job: Job) -> Settings:
             sample = engine.transcribe(path)
         except InputError as error:  # the client that sent it knows no such file
             raise InputError(str(error).replace(path, f"the sample of {one_line(name)}")) from error
-        voices.write(voiceprints.enroll_sample(sample, name), folder)
+        voices.write(speaker_voices.enroll_sample(sample, name), folder)
     models = {**settings.models, "known": voices.fingerprint(folder)}
     return replace(settings, options=replace(settings.options, known=str(folder)), models=models)
 

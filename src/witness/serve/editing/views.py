@@ -19,10 +19,10 @@ from witness.progress import Reporter
 from witness.schema import Review, Sound, Transcript
 from witness.storage import atomic, cache, files
 from witness.text import printable
-from witness.transcript import corrections, edits, previous, project_words, redo, store, voiceprints
+from witness.transcript import corrections, edits, previous, rebuild, speaker_voices, store, vocabulary
 from witness.transcript.edits import Steps
-from witness.transcript.project_words import Offer
 from witness.transcript.reapply import Deviation
+from witness.transcript.vocabulary import Offer
 
 PLAYED = {
     *("aac", "flac", "m4a", "m4b", "mp3", "oga", "ogg", "opus", "wav"),
@@ -219,9 +219,9 @@ def differences(path: Path) -> Differences | None:
 def folder_words(folder: Path, root: Path, take: Sequence[str] = (), drop: Sequence[str] = ()) -> FolderWords:
     """Return the vocabulary of a folder below `root`, after taking terms into it and dropping others."""
     if take or drop:
-        project_words.decide(folder, take=take, drop=drop)
-    vocabulary = project_words.vocabulary(folder, root)
-    return FolderWords(project_words.read(folder).vocabulary, vocabulary, project_words.offers(folder))
+        vocabulary.decide(folder, take=take, drop=drop)
+    terms = vocabulary.terms(folder, root)
+    return FolderWords(vocabulary.read(folder).vocabulary, terms, vocabulary.offers(folder))
 
 
 # --- voices ---
@@ -261,36 +261,36 @@ class Suggestion(Struct):
 
 def enroll(path: Path, folder: Path, name: str, voice_of: str | Part) -> EnrolledVoice:
     """Keep the voice of a speaker, or of the one person who speaks in a part, in a folder."""
-    saved = redo.read(path)
+    saved = rebuild.read(path)
     if isinstance(voice_of, Part):
-        voice = voiceprints.enroll_part(saved, name, voice_of)
+        voice = speaker_voices.enroll_part(saved, name, voice_of)
     else:
-        voice = voiceprints.enroll_speaker(saved, name, voice_of)
+        voice = speaker_voices.enroll_speaker(saved, name, voice_of)
     voices.write(voice, folder)
     return EnrolledVoice(voice.name, voice.seconds)
 
 
 def find_voice(path: Path, folder: Path, name: str) -> VoiceSearch:
     try:
-        saved = redo.read(path)
+        saved = rebuild.read(path)
     except store.OtherJsonError:
         return VoiceSearch(is_transcript=False)
     voice = voices.read_one(voices.path_of(name, folder))
-    best = voiceprints.find_speaker(saved, voice)
+    best = speaker_voices.find_speaker(saved, voice)
     if best is None:
         return VoiceSearch()
     speaker, score = best
     called = saved.names[speaker] or speaker
     match = VoiceMatch(
-        *(speaker, called, voiceprints.describe_match(called, voice.name, score)),
-        *(voiceprints.longest_turn_start(saved.turns, speaker), files.sha256(files.read(path))),
+        *(speaker, called, speaker_voices.describe_match(called, voice.name, score)),
+        *(speaker_voices.longest_turn_start(saved.turns, speaker), files.sha256(files.read(path))),
     )
     return VoiceSearch(match=match)
 
 
 def suggest(path: Path, folder: Path) -> dict[str, Suggestion]:
     """Return the known people that the speakers sound like, by speaker."""
-    matches = voiceprints.suggest(redo.read(path), voices.read_all(folder))
+    matches = speaker_voices.suggest(rebuild.read(path), voices.read_all(folder))
     return {
         speaker: Suggestion(voice.name, score >= voices.SURE) for speaker, (voice, score) in matches.items()
     }

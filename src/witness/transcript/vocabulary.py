@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from witness.errors import InputError, OutputError
 from witness.schema import Correction, Findings, WordIndex
-from witness.storage import atomic, decode, files, transaction
+from witness.storage import atomic, files, transaction, typed_json
 from witness.text import without_commands
 from witness.transcript import store
 from witness.transcript.corrections import PUNCTUATION
@@ -87,7 +87,7 @@ def read(folder: Path) -> ProjectWords:
     """Read the file of a folder; empty without one. Raises InputError."""
     path = folder / NAME
     try:
-        words = decode.from_json(files.read(path), ProjectWords)
+        words = typed_json.decode(files.read(path), ProjectWords)
     except FileNotFoundError:
         return ProjectWords()
     except (OSError, ValueError) as error:
@@ -128,14 +128,14 @@ def decide(folder: Path, *, take: Sequence[str] = (), drop: Sequence[str] = ()) 
     return words
 
 
-def vocabulary(folder: Path, root: Path) -> tuple[str, ...]:
+def terms(folder: Path, root: Path) -> tuple[str, ...]:
     """Return the vocabulary of a folder and of those above it, up to `root`. Raises InputError."""
-    terms: dict[str, None] = {}
+    collected: dict[str, None] = {}
     for each in (folder, *folder.parents):
-        terms |= dict.fromkeys(read(each).vocabulary)
+        collected |= dict.fromkeys(read(each).vocabulary)
         if each == root:
             break
-    return tuple(terms)
+    return tuple(collected)
 
 
 def _write(folder: Path, words: ProjectWords) -> None:

@@ -29,7 +29,7 @@ class NotJsonError(ValueError):
     """The bytes are not a JSON document."""
 
 
-def from_json(content: bytes, type_: type[T]) -> T:
+def decode(content: bytes, type_: type[T]) -> T:
     """Decode a JSON document as `type_`. Raises ValueError that names the place where it is not, or
     NotJsonError.
 

@@ -24,7 +24,7 @@ from witness.schema import (
     Turn,
 )
 from witness.transcript import assemble
-from witness.transcript.redo import Saved
+from witness.transcript.rebuild import Saved
 
 TRACK = re.compile(r"CH(\d+)_")
 """Prefix of speaker ids in a recording with several tracks."""

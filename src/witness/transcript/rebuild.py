@@ -21,7 +21,7 @@ from witness.formats.document import Document, Link
 from witness.options import Bounds, Changes
 from witness.progress import SILENT, Reporter
 from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
-from witness.storage import decode, files
+from witness.storage import files, typed_json
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, store
 from witness.transcript.corrections import Draft
@@ -202,7 +202,7 @@ def read_corrections(saved: Saved, path: Path) -> tuple[Correction, ...]:
 def parse_corrections(saved: Saved, content: bytes, name: str) -> tuple[Correction, ...]:
     """Parse the content of such a file, which errors call `name`. Raises InputError."""
     try:
-        parsed = decode.from_json(content, _CorrectionsFile)
+        parsed = typed_json.decode(content, _CorrectionsFile)
         if parsed.schema != html.CORRECTIONS:
             raise ValueError(f"its schema is {parsed.schema[:80]!r}, not {html.CORRECTIONS!r}")
         checked = corrections.check(parsed.corrections)
