@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from witness.models import ct2
+from witness.models import ct2_header
 from witness.recognition.aligner import mel_filters
 
 Array = npt.NDArray[np.float32]
@@ -30,14 +30,14 @@ class Weights:
     """The arrays of a model.bin by CTranslate2's names."""
 
     def __init__(self, path: Path) -> None:
-        self.data = ct2.open_weights(path)
-        self.variables = ct2.read_variables(self.data)
+        self.data = ct2_header.open_weights(path)
+        self.variables = ct2_header.read_variables(self.data)
 
     def __getitem__(self, name: str) -> Array:
         variable = self.variables[name]
         if variable.type not in TYPES:
             raise SystemExit(f"{name} is quantized; convert a model in float16 or float32")
-        count = variable.size // ct2.SIZES[variable.type]
+        count = variable.size // ct2_header.SIZES[variable.type]
         flat = np.frombuffer(self.data, TYPES[variable.type], count, variable.start)
         return flat.reshape(variable.shape).astype(np.float32)
 
@@ -80,13 +80,13 @@ def convert(folder: Path, target: Path) -> Path:
 
 def texts(folder: Path) -> list[str]:
     """The vocabulary up to the first special token: whisper.cpp knows those that follow."""
-    words = ct2.read_vocabulary(folder)
-    return words[: words.index(ct2.END_OF_TEXT)]
+    words = ct2_header.read_vocabulary(folder)
+    return words[: words.index(ct2_header.END_OF_TEXT)]
 
 
 def in_bytes(token: str) -> bytes:
     """The bytes that a token stands for."""
-    return bytes(ct2.BYTES[character] for character in token)
+    return bytes(ct2_header.BYTES[character] for character in token)
 
 
 def tensors(weights: Weights) -> Iterator[tuple[str, Array]]:

@@ -17,8 +17,8 @@ import ct2 as writer
 import ggml
 from conftest import ROOT
 from witness.errors import ModelError, UsageError
-from witness.models import ct2, own
-from witness.models import ggml as ggml_file
+from witness.models import ct2_header, user_files
+from witness.models import ggml_header as ggml_file
 from witness.recognition.aligner import mel_filters
 from witness.recognition.recognizer import check_model
 
@@ -60,7 +60,7 @@ def put(folder: Path, name: str, content: bytes) -> None:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(ModelError) as failure:
-        ct2.inspect(folder)
+        ct2_header.inspect(folder)
     line = str(failure.value)
     assert "\n" not in line
     assert str(folder) in line
@@ -72,13 +72,13 @@ def refusal(folder: Path) -> str:
 
 
 def test_a_folder_says_what_it_holds(folder: Path) -> None:
-    assert ct2.inspect(folder) == ct2.Ct2Header(51865, 80, 64, 1, 1, 1, 448)
-    assert ct2.inspect(folder).multilingual
-    found = own.read_recognizer(folder)
+    assert ct2_header.inspect(folder) == ct2_header.Ct2Header(51865, 80, 64, 1, 1, 1, 448)
+    assert ct2_header.inspect(folder).multilingual
+    found = user_files.read_recognizer(folder)
     assert (found.name, found.path, found.engine) == ("model", str(folder), "ctranslate2")
     check_model(found, "de", translate=True)
-    english = own.read_recognizer(writer.write(folder.parent / "english"))
-    assert not ct2.inspect(Path(english.path)).multilingual
+    english = user_files.read_recognizer(writer.write(folder.parent / "english"))
+    assert not ct2_header.inspect(Path(english.path)).multilingual
     check_model(english, "en", translate=False)
     with pytest.raises(
         UsageError, match=r"english does not know the language 'de' \(it knows only English\)"
@@ -87,11 +87,11 @@ def test_a_folder_says_what_it_holds(folder: Path) -> None:
 
 
 def test_either_vocabulary_will_do(folder: Path) -> None:
-    tokens = ct2.read_vocabulary(folder)
+    tokens = ct2_header.read_vocabulary(folder)
     (folder / "vocabulary.json").unlink()
     (folder / "vocabulary.txt").write_text("\n".join(tokens) + "\n", "utf-8")
-    assert ct2.read_vocabulary(folder) == tokens
-    assert ct2.inspect(folder).tokens == len(tokens)
+    assert ct2_header.read_vocabulary(folder) == tokens
+    assert ct2_header.inspect(folder).tokens == len(tokens)
 
 
 @pytest.mark.parametrize("type_", ["int8", "int16"])
@@ -102,7 +102,7 @@ def test_quantized_weights_have_scales(folder: Path, arrays: writer.Arrays, type
     assert "no scale" in refusal(folder)
     quantized[f"{name}_scale"] = np.ones(256, np.float32)
     put(folder, "model.bin", writer.content(quantized))
-    ct2.inspect(folder)
+    ct2_header.inspect(folder)
 
 
 # --- damaged and foreign ones ---
@@ -166,10 +166,14 @@ def test_files_of_another_kind(folder: Path, content: bytes, sign: str) -> None:
 
 
 def test_every_truncation_is_noticed(tiny: bytes) -> None:
-    assert set(ct2.read_variables(tiny)) == {"a", "decoder/embeddings/weight", "decoder/projection/weight"}
+    assert set(ct2_header.read_variables(tiny)) == {
+        "a",
+        "decoder/embeddings/weight",
+        "decoder/projection/weight",
+    }
     for length in range(len(tiny)):
         with pytest.raises(ValueError, match=r"\w"):
-            ct2.read_variables(tiny[:length])
+            ct2_header.read_variables(tiny[:length])
 
 
 @settings(max_examples=300, deadline=None)
@@ -179,7 +183,7 @@ def test_no_bytes_do_harm(tiny: bytes, content: bytes, place: int, change: bytes
     changed = tiny[:place] + change + tiny[place + len(change) :]
     for one in (content, changed, tiny[:30] + content):
         try:
-            found = ct2.read_variables(one)
+            found = ct2_header.read_variables(one)
         except ValueError:
             continue
         assert all(variable.start + variable.size <= len(one) for variable in found.values())
@@ -218,23 +222,23 @@ def test_a_folder_of_onnx_asr(tmp_path: Path) -> None:
     (tmp_path / "encoder-model.int8.onnx").write_bytes(b"quantized")
     (tmp_path / "decoder_joint-model.onnx").write_bytes(b"decoder")
     (tmp_path / "vocab.txt").write_text("<unk> 0\n▁the 1\n<blk> 2\n", "utf-8")
-    found = own.read_recognizer(tmp_path)
+    found = user_files.read_recognizer(tmp_path)
     assert (found.engine, found.path) == ("onnx-asr", str(tmp_path))
-    assert found.sha256 == own.read_model(tmp_path / "encoder-model.onnx", "").sha256
+    assert found.sha256 == user_files.read_model(tmp_path / "encoder-model.onnx", "").sha256
     (tmp_path / "encoder-model.onnx").unlink()
     (tmp_path / "decoder_joint-model.onnx").unlink()
     with pytest.raises(ModelError, match="int8 weights only"):
-        own.read_recognizer(tmp_path)
+        user_files.read_recognizer(tmp_path)
     (tmp_path / "encoder-model.int8.onnx").unlink()
     with pytest.raises(ModelError, match="no encoder in"):
-        own.read_recognizer(tmp_path)
+        user_files.read_recognizer(tmp_path)
     for text in ("", "a\n", "a 0\nb 2\n", "a 0\nb x\n"):
         (tmp_path / "vocab.txt").write_text(text)
         with pytest.raises(ModelError, match=r"vocab\.txt is not a vocabulary"):
-            own.read_recognizer(tmp_path)
+            user_files.read_recognizer(tmp_path)
     (tmp_path / "vocab.txt").unlink()
     with pytest.raises(ModelError, match="no model in the folder"):
-        own.read_recognizer(tmp_path)
+        user_files.read_recognizer(tmp_path)
 
 
 # --- to ggml and back ---

@@ -14,7 +14,7 @@ import ggml
 from conftest import CALL
 from witness import machine_limits
 from witness.audio import decode
-from witness.models import ct2
+from witness.models import ct2_header
 from witness.options import Options
 from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.engine_worker import DecodeOptions, Load
@@ -26,7 +26,7 @@ pytest.importorskip("ctranslate2", reason="the extra `words` is not installed")
 from witness.recognition import ctranslate, recognizer
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 
-BASE = ct2.Ct2Header(
+BASE = ct2_header.Ct2Header(
     tokens=51865, bands=80, width=512, heads=8, encoder_layers=6, decoder_layers=6, text_context=448
 )
 GIGABYTE = 1_000_000_000
@@ -103,7 +103,7 @@ def pieces() -> list[np.ndarray]:
 @needs_weights
 def test_the_cores_of_a_piece_change_nothing(weights, pieces):
     def hear(threads: int) -> list[object]:
-        one = Aligner(weights, ct2.inspect(Path(weights)), threads=threads, workers=1)
+        one = Aligner(weights, ct2_header.inspect(Path(weights)), threads=threads, workers=1)
         start = one.start("en")
         found: list[object] = []
         for piece in pieces[:2]:

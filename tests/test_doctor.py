@@ -19,7 +19,7 @@ from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
 from witness.gpu import rocm, strict, versions
-from witness.models import catalogue, engines, session, store
+from witness.models import catalogue, recognizers, session, store
 from witness.options import Recognizer
 from witness.recognition import gpus
 
@@ -567,7 +567,7 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
     ],
 )
 def test_the_recognizers_that_can_run(monkeypatch, installed, answer, ok, usual, fix):
-    monkeypatch.setattr(engines, "installed", lambda: tuple(Recognizer(name) for name in installed))
+    monkeypatch.setattr(recognizers, "installed", lambda: tuple(Recognizer(name) for name in installed))
     report = checks.examine(machine(GPUS / "no_amd", ask=answers(ctranslate2=answer)))
     check = one(report, "ctranslate2")
     assert check.ok is ok

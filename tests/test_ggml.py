@@ -8,9 +8,9 @@ import time
 import pytest
 
 import ggml as made
-from witness.models import ggml
+from witness.models import ggml_header
 
-PLACES = 4 + ggml.FIELDS.size
+PLACES = 4 + ggml_header.FIELDS.size
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def whole(tmp_path_factory) -> bytes:
 def outcome(path, content) -> str:
     path.write_bytes(content)
     try:
-        return f"{ggml.inspect(str(path)).text_layers} layers"
+        return f"{ggml_header.inspect(str(path)).text_layers} layers"
     except RuntimeError as error:
         return str(error)
 
@@ -59,5 +59,5 @@ def test_a_number_of_tokens_that_no_model_has_costs_no_time(whole, tmp_path):
     os.truncate(path, 400_000_000)  # which takes no room on most disks
     begun = time.process_time()
     with pytest.raises(RuntimeError, match="the file is damaged or incomplete"):
-        ggml.inspect(str(path))
+        ggml_header.inspect(str(path))
     assert time.process_time() - begun < 2

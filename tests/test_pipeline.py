@@ -28,7 +28,7 @@ from witness.diarization import clustering, vbx
 from witness.errors import InputError, ModelError, TranscriptionError, UsageError
 from witness.formats import findings, rttm, writers
 from witness.gpu import cards
-from witness.models import cache, store
+from witness.models import on_disk, store
 from witness.options import Bounds, Recognizer
 from witness.progress import AboutMachine, Reporter
 from witness.recognition import recognizer
@@ -486,8 +486,8 @@ def test_a_recording_is_looked_at_before_a_model_is_fetched_for_it(tmp_path, mon
     def fetch(*_: object, **__: object) -> None:
         raise AssertionError("it fetches")
 
-    monkeypatch.setattr(cache, "_fetch", fetch)
-    monkeypatch.setattr(cache, "is_offline", lambda _: False)
+    monkeypatch.setattr(on_disk, "_fetch", fetch)
+    monkeypatch.setattr(on_disk, "is_offline", lambda _: False)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "empty"))
     (tmp_path / "notes.txt").write_text("It was a dark and stormy night.\n" * 50)
     with av.open(str(tmp_path / "silent.mp4"), "w") as container:

@@ -23,7 +23,7 @@ from witness import languages
 from witness.child import Child
 from witness.errors import CancelledError, TranscriptionError, UsageError
 from witness.languages import LANGUAGES
-from witness.models.ggml import FIELDS, MAGIC, GgmlHeader
+from witness.models.ggml_header import FIELDS, MAGIC, GgmlHeader
 from witness.options import Options
 from witness.progress import AboutMachine, Reporter, no_progress
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp

@@ -24,7 +24,7 @@ from conftest import CALL, ROOT, in_process
 from recordings import OPTIONS, children, make, worked
 from witness.bench import lines, words
 from witness.bench.lines import Said
-from witness.models import engines
+from witness.models import recognizers
 from witness.options import Recognizer
 from witness.recognition.engine_client import CHILDREN
 
@@ -264,7 +264,7 @@ def test_what_an_english_model_cannot_do(models, tmp_path, engine, option, probl
 
 
 def test_an_engine_that_is_not_installed(models, tmp_path, monkeypatch):
-    monkeypatch.setitem(engines.MODULES, Recognizer.CTRANSLATE2, ("no_such_module",))
+    monkeypatch.setitem(recognizers.MODULES, Recognizer.CTRANSLATE2, ("no_such_module",))
     fix = "asks for ctranslate2, which is not installed; run: pip install 'witness-transcribe[words]'"
     _, (line,) = witness(tmp_path, CALL, "--recognizer", "ctranslate2", code=2)
     assert line == f"witness: --recognizer {fix}"

@@ -19,7 +19,7 @@ from conftest import DATA
 from test_doctor import machine, one
 from witness.child import Child, RefusedError
 from witness.doctor import checks
-from witness.models import engines
+from witness.models import recognizers
 from witness.options import Options, Recognizer
 from witness.recognition import gpus
 from witness.recognition.engine_worker import DecodeOptions
@@ -33,7 +33,7 @@ SOUND = ggml.tones(HIGH, HIGH, LOW, LOW, None)
 WORDS = [" eins", " zwei", " three", " four"]
 HEAR = {"do": "hear", "number": 0, **asdict(DecodeOptions(1, None))}
 needs_it = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, engines.MODULES[Recognizer.TRANSCRIBE_CPP])),
+    not all(map(importlib.util.find_spec, recognizers.MODULES[Recognizer.TRANSCRIBE_CPP])),
     reason="the extra `vulkan` is not installed",
 )
 
@@ -183,7 +183,7 @@ def finds(monkeypatch, *devices: tuple[str, str], built: bool = False, installed
     monkeypatch.delenv("GGML_VK_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpus, "has_gpu_backend", lambda: built)
     here = (Recognizer.WHISPER_CPP, Recognizer.CTRANSLATE2, *[Recognizer.TRANSCRIBE_CPP] * installed)
-    monkeypatch.setattr(engines, "installed", lambda: here)
+    monkeypatch.setattr(recognizers, "installed", lambda: here)
     listed = [{"name": "a card", "kind": kind, "type": type_} for kind, type_ in devices]
     monkeypatch.setattr(gpus, "devices", lambda: {"version": "0.4.1", "devices": listed})
 
@@ -197,7 +197,9 @@ def _forget() -> Iterator[None]:
 def test_a_card_makes_transcribe_cpp_the_choice(monkeypatch):
     finds(monkeypatch, ("vulkan", "gpu"), ("cpu", "cpu"))
     assert gpus.recognizer() == Recognizer.TRANSCRIBE_CPP
-    assert engines.choose_recognizer(gpus.recognizer(), engines.installed()) == Recognizer.TRANSCRIBE_CPP
+    assert (
+        recognizers.choose_recognizer(gpus.recognizer(), recognizers.installed()) == Recognizer.TRANSCRIBE_CPP
+    )
     finds(monkeypatch, ("vulkan", "igpu"), built=True)
     assert gpus.recognizer() == Recognizer.WHISPER_CPP
     finds(monkeypatch, ("vulkan", "gpu"), installed=False)

@@ -22,7 +22,7 @@ from witness.errors import CancelledError, InputError, ModelError, UsageError, W
 from witness.formats import findings as kept_findings
 from witness.gpu import cards, graph_cache, migraphx
 from witness.gpu.migraphx import Subject
-from witness.models import engines, store
+from witness.models import recognizers, store
 from witness.models.session import on_cores, run_once
 from witness.options import Channels, Device, Layout, Mode, Options, Precision, Runtime
 from witness.progress import AboutMachine, Note, Progress, Reporter, no_check, no_note, no_progress
@@ -137,7 +137,7 @@ class Engine:
             model = store.recognizer_model(
                 self.options,
                 gpu=None if self.options.whisper == "none" else gpus.recognizer(),
-                available=engines.installed(),
+                available=recognizers.installed(),
                 reporter=self._choosing,
             )
         except ModelError as error:

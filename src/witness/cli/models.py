@@ -80,11 +80,11 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
     NAMES are names of models or sets (standard, community-1, campplus), or sizes such as base: the
     recognizer's model of that size. Without any, the models for a first run are fetched.
     """
-    from witness.models import engines, store
+    from witness.models import recognizers, store
     from witness.options import Recognizer
     from witness.recognition import gpus
 
-    available = engines.installed() if recognizer == "auto" else (Recognizer(recognizer),)
+    available = recognizers.installed() if recognizer == "auto" else (Recognizer(recognizer),)
     gpu = gpus.recognizer()
     with options.progress(quiet=False) as reporter:
         models = store.fetch_models(
@@ -119,10 +119,10 @@ def models_verify(as_json: bool) -> None:
 
 def _engines() -> dict[str, Any]:
     """Return the engines that `auto` chooses models for."""
-    from witness.models import engines
+    from witness.models import recognizers
     from witness.recognition import gpus
 
-    return {"gpu": gpus.recognizer(), "available": engines.installed()}
+    return {"gpu": gpus.recognizer(), "available": recognizers.installed()}
 
 
 def _print(models: Sequence[OnDisk], as_json: bool) -> None:

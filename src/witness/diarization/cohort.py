@@ -17,7 +17,7 @@ import numpy as np
 from witness.diarization import voice_model
 from witness.diarization.voice_model import AnyVoiceModel
 from witness.errors import ModelError
-from witness.models import cache, catalogue
+from witness.models import catalogue, on_disk
 from witness.schema import (
     FRAMES,
     LOCAL_SPEAKERS,
@@ -95,7 +95,7 @@ def _located(file: ModelFile) -> ModelFile:
     if file.path:
         return file
     entry = catalogue.find_by_sha256(file.sha256)
-    path = cache.locate(entry) if entry else None
+    path = on_disk.locate(entry) if entry else None
     if path is None:
         raise ModelError(
             f"the voice model {file.name} is not on this machine, and neither are strangers' voices by it; "

@@ -14,7 +14,7 @@ from pathlib import Path
 from witness._version import DISTRIBUTION
 from witness.doctor.machine import Check, Machine, package_version
 from witness.errors import WitnessError
-from witness.models import catalogue, engines, store
+from witness.models import catalogue, recognizers, store
 from witness.options import Recognizer
 from witness.recognition import gpus
 from witness.storage import cache
@@ -89,7 +89,7 @@ def check_whisper(machine: Machine) -> Iterator[Check]:
 
 def check_recognizers(machine: Machine) -> Iterator[Check]:
     """Check that CTranslate2 starts, and name the recognizer in use."""
-    able = list(engines.installed())
+    able = list(recognizers.installed())
     number = package_version("ctranslate2")
     if Recognizer.CTRANSLATE2 in able:
         answer = machine.ask("ctranslate2")
@@ -101,15 +101,13 @@ def check_recognizers(machine: Machine) -> Iterator[Check]:
             types = ", ".join(answer["types"])
             yield Check("ctranslate2", True, f"ctranslate2 {number} runs on the CPU ({types})")
     else:
-        install = (
-            f"{engines.INSTALL[Recognizer.CTRANSLATE2]} (faster on a CPU; there are wheels for most systems)"
-        )
-        yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", install)
+        fix = f"{recognizers.INSTALL[Recognizer.CTRANSLATE2]} (faster on a CPU; most systems have wheels)"
+        yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", fix)
     gpu = yield from _transcribe_cpp(machine, able)
     yield Check(
         "recognizers",
         bool(able),
-        f"{', '.join(able)}; --recognizer auto is {engines.choose_recognizer(gpu, able)}",
+        f"{', '.join(able)}; --recognizer auto is {recognizers.choose_recognizer(gpu, able)}",
     )
     words = store.find_word_model(gpu=gpu, available=able)
     usual = words.fix is None
@@ -120,7 +118,7 @@ def _transcribe_cpp(machine: Machine, able: list[Recognizer]) -> Generator[Check
     """Check that transcribe.cpp starts, and name its card; return the recognizer that uses a GPU."""
     if Recognizer.TRANSCRIBE_CPP not in able:
         if machine.cards and not gpus.has_gpu_backend():
-            fix = f"{engines.INSTALL[Recognizer.TRANSCRIBE_CPP]} (words on the GPU, through Vulkan)"
+            fix = f"{recognizers.INSTALL[Recognizer.TRANSCRIBE_CPP]} (words on the GPU, through Vulkan)"
             yield Check("transcribe-cpp", None, "not installed; words are recognized on the CPU", fix)
         return gpus.recognizer()
     answer = gpus.devices()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from witness.models.engines import format_of
+from witness.models.recognizers import format_of
 from witness.options import Recognizer
 from witness.schema import Rule
 from witness.storage import typed_json

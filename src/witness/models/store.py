@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from witness.errors import ModelError, UsageError
-from witness.models import cache, catalogue, engines, own
-from witness.models.cache import OnDisk as OnDisk
+from witness.models import catalogue, on_disk, recognizers, user_files
 from witness.models.catalogue import CatalogueFile
 from witness.models.download import FetchError
+from witness.models.on_disk import OnDisk as OnDisk
 from witness.options import Options, Recognizer
 from witness.progress import SILENT, LongNote, Reporter
 from witness.schema import ModelFile, Rule
@@ -83,13 +83,13 @@ def _instead(name: str, missing: FetchError, offline: bool, reporter: Reporter) 
     """
     entries = _entries(catalogue.SETS[name].files)
     try:
-        models = cache.obtain(entries, offline=offline, reporter=reporter, hub=False)
+        models = on_disk.obtain(entries, offline=offline, reporter=reporter, hub=False)
     except FetchError as error:
-        if cache.is_offline(offline):
+        if on_disk.is_offline(offline):
             raise missing from None
         raise FetchError(f"{missing}; nor {name}: {error}") from error
     origins: dict[str, list[str]] = {}
-    for file in (cache.inspect(entry, verify=False).file for entry in entries):
+    for file in (on_disk.inspect(entry, verify=False).file for entry in entries):
         origins.setdefault(file.source, []).append(file.name)
     sources = ", ".join(f"{' and '.join(files)} from {source}" for source, files in origins.items())
     reporter.note(_about_this_machine(f"using the speaker models {name}", str(missing), f" ({sources})"))
@@ -101,7 +101,7 @@ def _about_this_machine(short: str, why: str, more: str = "") -> LongNote:
 
 
 def _obtained_set(name: str, offline: bool, reporter: Reporter) -> list[ModelFile]:
-    return cache.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
+    return on_disk.obtain(_entries(catalogue.SETS[name].files), offline=offline, reporter=reporter)
 
 
 def _set_names() -> str:
@@ -129,12 +129,12 @@ def recognizer_model(
         return None
     able: Collection[str]
     if recognizer == Recognizer.AUTO:
-        able, usual = available, engines.choose_recognizer(gpu, available)
+        able, usual = available, recognizers.choose_recognizer(gpu, available)
     else:
-        engines.require(recognizer, available, "--recognizer")
+        recognizers.require(recognizer, available, "--recognizer")
         able, usual = (recognizer,), recognizer
     model = _choose(options, usual, able, available=available, gpu=gpu, reporter=reporter)
-    if model is None or model.engine != engines.format_of(usual) or usual != Recognizer.TRANSCRIBE_CPP:
+    if model is None or model.engine != recognizers.format_of(usual) or usual != Recognizer.TRANSCRIBE_CPP:
         return model
     return replace(model, engine=usual, aligner=_aligner(model, options, reporter).path)
 
@@ -158,16 +158,16 @@ def _choose(
             return _obtained(entry, options, reporter)
         except FetchError as error:
             return _substitute(entry, error, able, options, reporter)
-    model = _find_named(choice, usual, available) or own.read_recognizer(Path(choice))
+    model = _find_named(choice, usual, available) or user_files.read_recognizer(Path(choice))
     engine = Recognizer(model.engine)
-    if engine == engines.format_of(usual):
+    if engine == recognizers.format_of(usual):
         engine = usual
     if recognizer not in (Recognizer.AUTO, engine):
         raise UsageError(
             f"{model.name} is a model for {engine}, not for {recognizer}; leave out --recognizer, "
             "or change --whisper"
         )
-    engines.require(engine, available, model.name)
+    recognizers.require(engine, available, model.name)
     return model if isinstance(model, ModelFile) else _obtained(model, options, reporter)
 
 
@@ -183,20 +183,20 @@ def _aligner(model: ModelFile, options: Options, reporter: Reporter) -> ModelFil
         nearest = _nearest(usual, [Recognizer.CTRANSLATE2])
         if nearest is None:
             raise
-        if nearest.english_only and options.language != "en" and not own.english_only(model):
+        if nearest.english_only and options.language != "en" and not user_files.english_only(model):
             raise FetchError(f"{error}; or, if it is in English: --language en") from error
-    return cache.verified(nearest)
+    return on_disk.verified(nearest)
 
 
 def _obtained(entry: CatalogueFile, options: Options, reporter: Reporter) -> ModelFile:
     if (twin := _on_disk(entry)) not in (None, entry):
-        return cache.verified(twin)
-    return cache.obtain([entry], offline=options.offline, reporter=reporter)[0]
+        return on_disk.verified(twin)
+    return on_disk.obtain([entry], offline=options.offline, reporter=reporter)[0]
 
 
 def _on_disk(entry: CatalogueFile) -> CatalogueFile | None:
     twin = catalogue.find_twin(entry)
-    return next((model for model in (entry, twin) if model and cache.locate(model)), None)
+    return next((model for model in (entry, twin) if model and on_disk.locate(model)), None)
 
 
 def _find_named(choice: str, usual: str, available: Collection[str]) -> CatalogueFile | None:
@@ -204,7 +204,7 @@ def _find_named(choice: str, usual: str, available: Collection[str]) -> Catalogu
 
     None: a path. Raises UsageError for anything else.
     """
-    sizes = {engine: catalogue.find_by_size(choice, engine) for engine in engines.MODULES}
+    sizes = {engine: catalogue.find_by_size(choice, engine) for engine in recognizers.MODULES}
     named = [entry for entry in catalogue.TABLE if entry.role == "whisper" and entry.name == choice]
     matches = [
         sizes.get(Recognizer(usual)),
@@ -212,7 +212,7 @@ def _find_named(choice: str, usual: str, available: Collection[str]) -> Catalogu
         *(sizes[engine] for engine in sizes if engine in available),
     ]
     entry = next((entry for entry in (*matches, *sizes.values()) if entry), None)
-    if entry is None and not own.is_path(choice):
+    if entry is None and not user_files.is_path(choice):
         names = ", ".join(entry.name for entry in catalogue.TABLE if entry.role == "whisper")
         raise UsageError(f"no whisper model {choice!r}; give a file, a folder, auto, none or one of {names}")
     return entry
@@ -233,7 +233,7 @@ def _substitute(
         reporter.note(_about_this_machine(short, f"{error}; or give a model with --whisper FILE"))
         return None
     reporter.note(_about_this_machine(f"recognizing words with {_compared(model, usual)}", str(error)))
-    return cache.verified(model)
+    return on_disk.verified(model)
 
 
 def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | None:
@@ -241,11 +241,11 @@ def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | Non
 
     Without such a model, the model of an installed package.
     """
-    formats = {engines.format_of(engine) for engine in able}
+    formats = {recognizers.format_of(engine) for engine in able}
     here = [
         entry
         for entry in catalogue.TABLE
-        if entry.role == "whisper" and entry.engine in formats and cache.locate(entry)
+        if entry.role == "whisper" and entry.engine in formats and on_disk.locate(entry)
     ]
     return min(
         (entry for entry in here if not entry.english_only),
@@ -276,7 +276,7 @@ class Words:
 
 def find_word_model(*, gpu: str | None, available: Collection[str]) -> Words:
     """Choose as `recognizer_model` does for English, among the models on this disk. Nothing is fetched."""
-    engine = engines.choose_recognizer(gpu, available)
+    engine = recognizers.choose_recognizer(gpu, available)
     (usual,) = _entries([catalogue.default_whisper(engine, gpu=engine == gpu) or ""])
     model = _on_disk(usual) or _nearest(usual, available)
     fix = f"{usual.fetch} ({usual.total / 1e6:,.0f} MB; with a network, a first run does it, too)"
@@ -314,11 +314,15 @@ def list_whisper_choices(options: Options) -> list[WhisperChoice]:
 
     Only these if the options forbid to open a socket. Nothing is fetched.
     """
-    able = engines.installed() if options.recognizer == Recognizer.AUTO else (Recognizer(options.recognizer),)
-    formats = {engines.format_of(engine) for engine in able}
+    able = (
+        recognizers.installed()
+        if options.recognizer == Recognizer.AUTO
+        else (Recognizer(options.recognizer),)
+    )
+    formats = {recognizers.format_of(engine) for engine in able}
     models = [
         WhisperChoice(
-            entry.name, entry.english_only, cache.locate(entry) is not None, round(entry.total / 1e6)
+            entry.name, entry.english_only, on_disk.locate(entry) is not None, round(entry.total / 1e6)
         )
         for entry in catalogue.TABLE
         if entry.role == "whisper" and entry.engine in formats
@@ -330,7 +334,7 @@ def list_whisper_choices(options: Options) -> list[WhisperChoice]:
 def auto_set() -> str:
     """Return the set on this disk that `--models auto` would take."""
     return next(
-        name for name in catalogue.AUTO if all(map(cache.locate, _entries(catalogue.SETS[name].files)))
+        name for name in catalogue.AUTO if all(map(on_disk.locate, _entries(catalogue.SETS[name].files)))
     )
 
 
@@ -342,7 +346,7 @@ def list_models(
     Nothing is fetched. Raises UsageError: an unknown name.
     """
     entries = _entries(names) if names else catalogue.TABLE
-    return tuple(cache.inspect(entry, verify=verify) for entry in entries if entry.role in roles)
+    return tuple(on_disk.inspect(entry, verify=verify) for entry in entries if entry.role in roles)
 
 
 def fetch_models(
@@ -366,13 +370,13 @@ def fetch_models(
         UsageError: an unknown name.
     """
     sets = catalogue.SETS
-    engine = engines.choose_recognizer(gpu, available)
+    engine = recognizers.choose_recognizer(gpu, available)
     sized = {name: entry.name for name in names if (entry := catalogue.find_by_size(name, engine))}
     parts = [
         part for name in names for part in (sets[name].files if name in sets else (sized.get(name, name),))
     ]
     if parts:
-        return tuple(cache.obtain(_entries(parts), offline=offline, force=force, reporter=reporter))
+        return tuple(on_disk.obtain(_entries(parts), offline=offline, force=force, reporter=reporter))
     usual = catalogue.default_whisper(engine, gpu=engine == gpu)
     words = [
         *([usual] if usual else []),
@@ -382,12 +386,12 @@ def fetch_models(
     first = _entries(sets[catalogue.AUTO[0]].files)
     try:
         both = [*first, *_entries(words)]
-        return tuple(cache.obtain(both, offline=offline, force=force, reporter=reporter))
+        return tuple(on_disk.obtain(both, offline=offline, force=force, reporter=reporter))
     except FetchError as error:
-        if cache.is_offline(offline) or not others or all(map(cache.locate, first)):
+        if on_disk.is_offline(offline) or not others or all(map(on_disk.locate, first)):
             raise
         models = _instead(others[0], error, offline, reporter)
-    return (*models, *cache.obtain(_entries(words), offline=offline, force=force, reporter=reporter))
+    return (*models, *on_disk.obtain(_entries(words), offline=offline, force=force, reporter=reporter))
 
 
 def _entries(names: Sequence[str]) -> list[CatalogueFile]:
@@ -404,12 +408,12 @@ def _entries(names: Sequence[str]) -> list[CatalogueFile]:
 def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
     folder = Path(choice)
     if not folder.is_dir():
-        if own.is_path(choice):
+        if user_files.is_path(choice):
             raise ModelError(f"no such folder: {choice}; give one with segmentation.onnx and embedding.onnx")
         raise UsageError(f"no models {choice!r}; give a folder, auto, {_set_names()}")
     name = folder.absolute().name
-    segmentation = own.read_model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
-    embedding = own.read_model(folder / "embedding.onnx", f"{name}/embedding.onnx")
+    segmentation = user_files.read_model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
+    embedding = user_files.read_model(folder / "embedding.onnx", f"{name}/embedding.onnx")
     rule, rules = catalogue.find_rule(segmentation.name, embedding.name), folder / "clustering.json"
     if rule is None and not rules.exists():
         reporter.note(

@@ -15,7 +15,7 @@ import ctranslate2
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from witness.models import ct2
+from witness.models import ct2_header
 from witness.recognition.engine_worker import EngineToken
 from witness.schema import SAMPLE_RATE, Float32, Float64
 
@@ -34,8 +34,8 @@ START, NO_TIMES = "<|startoftranscript|>", "<|notimestamps|>"
 class Aligner:
     """A loaded model. Several threads may use it. Raises RuntimeError with one line if it cannot be used."""
 
-    def __init__(self, folder: str, header: ct2.Ct2Header, *, threads: int, workers: int) -> None:
-        """Load the model in `folder`, whose header `ct2.inspect` gave.
+    def __init__(self, folder: str, header: ct2_header.Ct2Header, *, threads: int, workers: int) -> None:
+        """Load the model in `folder`, whose header `ct2_header.inspect` gave.
 
         `threads`: cores to use; `workers`: simultaneous calls.
         """
@@ -52,11 +52,11 @@ class Aligner:
             intra_threads=min(threads, EACH),
         )
         self.multilingual: bool = self.model.is_multilingual
-        tokens = ct2.read_vocabulary(self._folder)
+        tokens = ct2_header.read_vocabulary(self._folder)
         self.ids = {token: number for number, token in enumerate(tokens)}
-        self.end = self.ids[ct2.END_OF_TEXT]
+        self.end = self.ids[ct2_header.END_OF_TEXT]
         self._texts = [
-            bytes(ct2.BYTES[character] for character in token if character in ct2.BYTES)
+            bytes(ct2_header.BYTES[character] for character in token if character in ct2_header.BYTES)
             for token in tokens[: self.end]
         ]
         special = tokens[self.ids[START] + 1 : self.ids["<|translate|>"]]
@@ -112,7 +112,7 @@ class Aligner:
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        path = self._folder / ct2.TOKENIZER
+        path = self._folder / ct2_header.TOKENIZER
         if not path.is_file():
             raise RuntimeError(f"{path.name}, which makes tokens of a text, is missing")
         return Tokenizer.from_file(str(path))

@@ -14,7 +14,7 @@ from threading import Lock
 import numpy as np
 
 from witness import machine_limits
-from witness.models import ct2
+from witness.models import ct2_header
 from witness.recognition import aligner, engine_worker
 from witness.recognition.aligner import NO_TIMES, Aligner, view
 from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load, WorkerEngine
@@ -44,7 +44,7 @@ LONGEST = 448
 PREVIOUS = "<|startofprev|>"
 
 
-def workers(header: ct2.Ct2Header, threads: int) -> int:
+def workers(header: ct2_header.Ct2Header, threads: int) -> int:
     """Return the number of simultaneous groups: one per core, if half of the free memory has room.
 
     A process with a part of the cores has the same part of that memory.
@@ -56,7 +56,7 @@ def workers(header: ct2.Ct2Header, threads: int) -> int:
     return max(1, min(limit, int(room / memory(header))))
 
 
-def memory(header: ct2.Ct2Header) -> int:
+def memory(header: ct2_header.Ct2Header) -> int:
     """Return the most bytes of a group of pieces: the encoder's attention, the decoder's keys and values.
 
     At most a tenth less than measured (docs/decisions/2026-11-23-cores.md).
@@ -74,7 +74,7 @@ class CTranslate2Engine(WorkerEngine):
 
     def __init__(self, load: Load) -> None:
         self.device = "cpu"
-        header = ct2.inspect(Path(load.model))
+        header = ct2_header.inspect(Path(load.model))
         self._whisper = Aligner(
             load.model, header, threads=load.threads, workers=workers(header, load.threads)
         )

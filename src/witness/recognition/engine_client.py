@@ -18,7 +18,7 @@ import numpy as np
 
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError
-from witness.models.engines import INSTALL
+from witness.models.recognizers import INSTALL
 from witness.options import Recognizer as Name
 from witness.progress import AboutMachine
 from witness.recognition import gpus

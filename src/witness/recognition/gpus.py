@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from witness.child import Buffer, Child, ChildError, Limits, Message, serve
-from witness.models import engines, ggml
+from witness.models import ggml_header, recognizers
 from witness.options import Recognizer
 from witness.schema import ModelFile
 
@@ -32,7 +32,7 @@ def recognizer() -> Recognizer | None:
     """Return the recognizer that `--recognizer auto` runs on a GPU of this machine; None: the CPU."""
     if has_gpu_backend():
         return Recognizer.WHISPER_CPP
-    if Recognizer.TRANSCRIBE_CPP not in engines.installed():
+    if Recognizer.TRANSCRIBE_CPP not in recognizers.installed():
         return None
     usable = [device for device in devices().get("devices", ()) if not _crashes(device)]
     types = {device["type"] for device in usable if device["kind"] == "vulkan"}
@@ -80,7 +80,7 @@ def memory(model: ModelFile) -> int | None:
     """
     if model.engine in (Recognizer.CTRANSLATE2, Recognizer.ONNX_ASR):
         return 0
-    if (header := ggml.read_header(model.path)) is None:
+    if (header := ggml_header.read_header(model.path)) is None:
         return None
     shape, size = header
     width, layers = shape.text_state, shape.text_layers

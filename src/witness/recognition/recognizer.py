@@ -25,7 +25,7 @@ from types import TracebackType
 
 from witness.errors import TranscriptionError, UsageError
 from witness.languages import MULTI
-from witness.models import own
+from witness.models import user_files
 from witness.options import Options
 from witness.progress import SILENT, Reporter
 from witness.recognition import language_tracking
@@ -440,7 +440,7 @@ def check_model(model: ModelFile, language: str | None, *, translate: bool) -> N
     A file that cannot be read passes: loading it raises an error that says why.
     """
     other = language not in (None, "en", MULTI) and "en" not in (language or "").split(",")
-    if (other or translate) and own.english_only(model):
+    if (other or translate) and user_files.english_only(model):
         problem = f"does not know the language {language!r}" if other else "cannot translate"
         raise UsageError(f"{model.name} {problem} (it knows only English); --whisper chooses another model")
 

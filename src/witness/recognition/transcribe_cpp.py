@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import transcribe_cpp
 
 from witness.languages import LANGUAGES
-from witness.models import ct2
-from witness.models.ggml import inspect
+from witness.models import ct2_header
+from witness.models.ggml_header import inspect
 from witness.recognition import engine_worker
 from witness.recognition.aligner import Aligner
 from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load, WorkerEngine
@@ -53,7 +53,7 @@ class TranscribeCppEngine(WorkerEngine):
         self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self._aligner = Aligner(
             load.aligner,
-            ct2.inspect(Path(load.aligner)),
+            ct2_header.inspect(Path(load.aligner)),
             threads=load.threads,
             workers=min(load.threads, WORKERS),
         )

@@ -15,7 +15,7 @@ import _pywhispercpp as pw
 import numpy as np
 
 from witness.languages import LANGUAGES
-from witness.models.ggml import inspect
+from witness.models.ggml_header import inspect
 from witness.recognition import engine_worker
 from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, WorkerEngine
 from witness.schema import Float32

@@ -58,7 +58,7 @@ def resolve_settings(
 ) -> Settings:
     """Make all choices of the options, and fetch and verify the models. Raises ModelError, UsageError."""
     from witness.diarization import voices
-    from witness.models import own
+    from witness.models import user_files
     from witness.pipeline import Engine
     from witness.work.eta import model_size
 
@@ -72,7 +72,7 @@ def resolve_settings(
         chosen = os.path.abspath(options.models)  # noqa: PTH100 - without following links
     words = "none"
     if whisper is not None:  # a name means the same model on every machine of a cluster
-        words = whisper.path if own.is_path(options.whisper) else whisper.name
+        words = whisper.path if user_files.is_path(options.whisper) else whisper.name
     people = options.known and os.path.abspath(options.known)  # noqa: PTH100
     sha256 = {role: file.sha256 if file else None for role, file in models.items()}
     if engine.known is not None and people is not None:

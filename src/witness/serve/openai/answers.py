@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from witness import languages
-from witness.models import engines, store
-from witness.models.ct2 import TOKENIZER
+from witness.models import recognizers, store
+from witness.models.ct2_header import TOKENIZER
 from witness.options import Options
 from witness.serve.openai.schema import TranscriptionRequest
 from witness.storage.files import read
@@ -39,7 +39,7 @@ Tokens = Callable[[str], Sequence[int]]
 @lru_cache(maxsize=1)
 def tokens(options: Options) -> Tokens:
     """Return the model's tokenizer; without one, all texts have no tokens. Raises ModelError."""
-    model = store.recognizer_model(options, gpu=None, available=engines.installed())
+    model = store.recognizer_model(options, gpu=None, available=recognizers.installed())
     path = Path(model.path) / TOKENIZER if model is not None else Path()
     if not path.is_file():
         return lambda _: ()

@@ -17,7 +17,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from witness.errors import ModelError
-from witness.models import catalogue, convert, ct2, package_index
+from witness.models import catalogue, convert, ct2_header, package_index
 from witness.models.catalogue import Blob, CatalogueFile, Checkpoint
 from witness.models.download import FetchError, NetworkError, download
 from witness.progress import Reporter
@@ -150,7 +150,7 @@ def _copies(entry: CatalogueFile) -> Iterator[Path]:
             weights = folder / entry.file
             target = Path(os.path.realpath(weights))
             alike = target.name == entry.sha256 or (target.name == entry.file and _size(target) == entry.size)
-            if alike and not ct2.missing_files(folder):
+            if alike and not ct2_header.missing_files(folder):
                 yield folder
 
 
@@ -198,7 +198,7 @@ def _verified_at(entry: CatalogueFile, path: Path, checked: Container[Blob] = ()
         if part not in checked:
             _check(entry, part, file, fix)
     if not _is_pinned(entry, path):
-        ct2.inspect(path)  # the small files of another revision may differ, and must fit
+        ct2_header.inspect(path)  # the small files of another revision may differ, and must fit
     return ModelFile(entry.name, str(path), entry.sha256, entry.engine)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from witness.errors import ModelError
-from witness.models import catalogue, ct2, ggml
+from witness.models import catalogue, ct2_header, ggml_header
 from witness.options import Recognizer
 from witness.schema import ModelFile
 from witness.storage import files
@@ -48,9 +48,9 @@ def read_recognizer(path: Path) -> ModelFile:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ModelError(f"cannot read the model {path} ({why}); give one that can be read") from error
-    if ct2.WEIGHTS in names:
-        ct2.inspect(path)
-        engine, weights = Recognizer.CTRANSLATE2, path / ct2.WEIGHTS
+    if ct2_header.WEIGHTS in names:
+        ct2_header.inspect(path)
+        engine, weights = Recognizer.CTRANSLATE2, path / ct2_header.WEIGHTS
     elif "vocab.txt" in names:
         engine, weights = Recognizer.ONNX_ASR, _encoder(path)
     else:
@@ -63,11 +63,11 @@ def english_only(model: ModelFile) -> bool:
     """Return true if a recognizer's model knows English only. An unreadable file passes: the recognizer that
     loads it reports the fault."""
     if model.engine in (Recognizer.WHISPER_CPP, Recognizer.TRANSCRIBE_CPP):
-        header = ggml.read_header(model.path)
+        header = ggml_header.read_header(model.path)
         return header is not None and header[0].languages == 1
     if model.engine == Recognizer.CTRANSLATE2:
         try:
-            return not ct2.inspect(Path(model.path)).multilingual
+            return not ct2_header.inspect(Path(model.path)).multilingual
         except ModelError:
             return False
     return False
