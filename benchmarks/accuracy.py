@@ -19,7 +19,7 @@ import harness
 import numpy as np
 
 from witness import Options, diarize
-from witness.bench import scoring
+from witness.bench import pooling, scoring
 from witness.formats import rttm
 
 
@@ -35,17 +35,17 @@ def score(path: Path, options: Options) -> tuple[list[float], int]:
 def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[str, object]:
     seconds = np.array([parts for parts, _ in scores])
     extra = np.array([count for _, count in scores])
-    sums = scoring.drawn_sums(seconds)
+    sums = pooling.drawn_sums(seconds)
     rates = 100 * sums[:, :3].sum(axis=1) / sums[:, 3]
     pooled = 100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()
     return {
         "files": [path.stem for path in paths],
         "speech_seconds": round(float(seconds[:, 3].sum()), 1),
         "der": round(float(pooled.sum()), 1),
-        "interval": [round(edge, 1) for edge in scoring.middle_95(rates)],
+        "interval": [round(edge, 1) for edge in pooling.middle_95(rates)],
         **{
-            part.replace(" ", "_"): round(float(value), 1)
-            for part, value in zip(scoring.PARTS, pooled, strict=False)
+            part: round(float(value), 1)
+            for part, value in zip(scoring.Seconds._fields[:3], pooled, strict=False)
         },
         "speakers_right": f"{int((extra == 0).sum())} of {len(extra)}",
         "speakers_bias": round(float(extra.mean()), 2),

@@ -202,8 +202,8 @@ def main() -> None:
                 "times_real_time": round(audio / float(np.median(seconds[name])), 1),
                 "der": round(float(100 * errors[name][:3].sum() / errors[name][3]), 2),
                 **{
-                    part.replace(" ", "_"): round(float(100 * value / errors[name][3]), 2)
-                    for part, value in zip(scoring.PARTS, errors[name], strict=False)
+                    part: round(float(100 * value / errors[name][3]), 2)
+                    for part, value in zip(scoring.Seconds._fields[:3], errors[name], strict=False)
                 },
             }
             for name in programs

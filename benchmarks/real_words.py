@@ -108,7 +108,7 @@ def text(result: dict[str, Any], scores: Sequence[WordScore]) -> str:
         for word in score.lost
     ]
     return (
-        f"{words_report.to_text(scores)}\n"
+        f"{words_report.make(scores).to_text()}\n"
         f"{cost['wall']:.0f} s for {result['audio_seconds']:.0f} s of audio, {cost['processor']:.0f} s of "
         f"processor time, {cost['peak_memory_mb']:.0f} MB\n"
         f"{len(lost)} words of the reference are missing, {result['lost_from_json_too']} of them "
@@ -158,20 +158,20 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
             sys.exit(f"{uri}: has another reference in the second result; measure one of them again")
     before, after = ([side[uri] for uri in both] for side in sides)
     differences = words.compare(after, before)
-    pooled = [{one.measure: one.rate for one in words.pool(scores)} for scores in (before, after)]
+    pooled = [words.pool(scores) for scores in (before, after)]
     missing = [
         {(score.uri, *word[:3]) for score in scores for word in score.lost} for scores in (before, after)
     ]
     return {
         "recordings": both,
         "measures": {
-            one.measure.name: {
-                "first": round(pooled[0][one.measure], 2),
-                "second": round(pooled[1][one.measure], 2),
-                "difference": round(one.points, 2),
-                "interval": one.interval and [round(edge, 2) for edge in one.interval],
+            measure.name: {
+                "first": round(pooled[0][measure].rate, 2),
+                "second": round(pooled[1][measure].rate, 2),
+                "difference": round(difference.points, 2),
+                "interval": difference.interval and [round(edge, 2) for edge in difference.interval],
             }
-            for one in differences
+            for measure, difference in differences.items()
         },
         **{
             key: [result[key] for result in (first, second)]

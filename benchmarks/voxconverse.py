@@ -159,13 +159,17 @@ def run(
 
 def row(models: str, scores: list[FileScore], done: list[run_folder.Record | None]) -> Row:
     """The figures of a run."""
-    pooled = {one.convention: one for one in scoring.pool(scores)}
+    pooled = scoring.pool(scores)
     costs = [record.cost for record in done if record and record.cost]
     memory = [cost.peak_memory_mb for cost in costs if cost.peak_memory_mb is not None]
     return Row(
         models,
         der={
-            name: {"der": pooled[name].der, "low": pooled[name].interval[0], "high": pooled[name].interval[1]}
+            name: {
+                "der": pooled[name].rate,
+                "low": pooled[name].interval[0],
+                "high": pooled[name].interval[1],
+            }
             for name in CONVENTIONS
         },
         speakers={**asdict(scoring.speaker_counts(scores)), "files": len(scores)},

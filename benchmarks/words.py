@@ -58,7 +58,7 @@ import harness
 import numpy as np
 import real_words
 
-from witness.bench import lines, scoring
+from witness.bench import lines, pooling, scoring
 from witness.bench.lines import Row, Said
 from witness.bench.words import align, normalize, owners, tokens
 from witness.diarization import reconstruction
@@ -461,11 +461,9 @@ def der(folder: Path, material: Sequence[Heard]) -> dict[str, float] | None:
     if not {heard.uri for heard in material} <= set(references):
         return None
     scores = scoring.score({heard.uri: (references[heard.uri], heard.turns) for heard in material})
-    strict = scoring.pool(scores)[0]
-    return {
-        part: round(getattr(strict, part), 1)
-        for part in ("der", "false_alarm", "missed_detection", "confusion")
-    }
+    strict = scoring.pool(scores)["strict"]
+    names = ("der", *scoring.Seconds._fields[:3])
+    return {name: round(value, 1) for name, value in zip(names, (strict.rate, *strict.parts), strict=True)}
 
 
 def difference(material: Sequence[Heard], usual: Sequence[list[str | None]]) -> dict[str, object]:
@@ -483,10 +481,10 @@ def difference(material: Sequence[Heard], usual: Sequence[list[str | None]]) -> 
     ]
     result: dict[str, object] = {}
     for name, (errors, words) in {"word_diarization_error": (0, 1), "cpwer": (2, 3)}.items():
-        drawn = [scoring.drawn_sums(side) for side in sides]
+        drawn = [pooling.drawn_sums(side) for side in sides]
         rates = [100 * side[:, errors] / side[:, words] for side in drawn]
         points = [100 * side[:, errors].sum() / side[:, words].sum() for side in sides]
-        interval = scoring.middle_95(rates[0] - rates[1])
+        interval = pooling.middle_95(rates[0] - rates[1])
         result[name] = [round(float(points[0] - points[1]), 2), [round(edge, 2) for edge in interval]]
     return result
 

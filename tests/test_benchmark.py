@@ -81,15 +81,15 @@ def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     assert sorted(hypotheses) == sorted(NAMES)
     there = {name: scoring.read(pair / f"{name}.rttm")["whatever"] for name in NAMES}
     found = {name: next(iter(scoring.read(path).values())) for name, path in hypotheses.items()}
-    strict = scoring.pool(scoring.score(scoring.pair(there, found, [])))[0]
-    assert report["score"]["conventions"][0]["der"] == pytest.approx(strict.der, abs=0.005)
+    strict = scoring.pool(scoring.score(scoring.pair(there, found, [])))["strict"]
+    assert report["score"]["conventions"][0]["der"] == pytest.approx(strict.rate, abs=0.005)
     text = (out / "report.md").read_text()
     html = (out / "report.html").read_text()
     for convention in scoring.CONVENTIONS:
         assert f"| {convention.name} |" in text
         assert f">{convention.name}</td>" in html
-    assert f"**{strict.der:.2f}**" in text
-    assert f"<td>{strict.der:.2f}</td>" in html
+    assert f"| strict | {strict.rate:.2f} |" in text
+    assert f"<td>{strict.rate:.2f}</td>" in html
     assert html.count("<svg") == 2
     assert process.stdout.decode().startswith("DER, % of the speech")
     lines = process.stderr.decode().splitlines()

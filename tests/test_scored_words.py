@@ -101,7 +101,7 @@ def test_every_word_of_a_ctm_has_times(tmp_path):
     assert score.ends == pytest.approx([0.0, 0.1])
     assert score.speakers is None
     assert list(score.counts) == [WER]
-    assert "cpWER" not in words_report.to_text([score]).splitlines()[2]
+    assert "cpWER" not in words_report.make([score]).to_text().splitlines()[2]
 
 
 def test_numbers_are_spelled_out_in_the_language_of_the_transcript():
@@ -117,23 +117,25 @@ def test_a_recording_that_is_missing_counts_as_all_missed():
     scores = words.score(pairs)
     assert [score.uri for score in scores] == ["a", "b"]
     assert scores[1].counts[WER] == scores[1].counts[CPWER] == Counts(0, 8, 0, 8)
-    wer = words.pool(scores)[0]
-    assert (wer.rate, wer.deletions, wer.interval) == (50, 50, (0, 100))
+    wer = words.pool(scores)[WER]
+    assert (wer.rate, wer.parts[1], wer.interval) == (50, 50, (0, 100))
     with pytest.raises(InputError, match="no recording in common"):
         scoring.pair({"a": TRUTH, "b": TRUTH}, {"c": TRUTH}, lines.Said(()))
 
 
 def test_a_difference_is_of_the_same_files():
     better, worse = one(TRUTH.lines), one(TRUTH.lines[:1])
-    difference = words.compare([better, better], [worse, worse])[0]
-    assert (difference.measure, difference.points, difference.interval) == (WER, -37.5, (-37.5, -37.5))
+    difference = words.compare([better, better], [worse, worse])[WER]
+    assert (difference.points, difference.interval) == (-37.5, (-37.5, -37.5))
 
 
 def test_more_speakers_than_can_be_paired():
     score = one([Row(n, n + 1, f"S{n}", "hello") for n in range(21)])
     assert score.rate(WER) is not None
     assert CPWER not in score.counts
-    assert "no cpWER, which takes 20 speakers at most, because of call" in words_report.to_text([score])
+    assert (
+        "no cpWER, which takes 20 speakers at most, because of call" in words_report.make([score]).to_text()
+    )
 
 
 def test_a_missing_library_is_one_line_with_the_fix(monkeypatch):

@@ -32,7 +32,7 @@ def test_anchors(vbx):
     """They were computed with pyannote.metrics alone."""
     pairs, vbx = vbx
     assert len(vbx) == 232
-    found = {pooled.convention: round(pooled.der, 2) for pooled in scoring.pool(vbx)}
+    found = {name: round(pooled.rate, 2) for name, pooled in scoring.pool(vbx).items()}
     assert found == {
         "strict": 10.97,
         "collar-0.25-total": 8.03,
@@ -53,12 +53,12 @@ def test_anchors(vbx):
     assert own == {"optsn": 0.01, "utial": 2.98}
     again = {score.uri: score for score in scoring.score({uri: pairs[uri] for uri in own})}
     merged = scoring.pool([again.get(score.uri, score) for score in vbx])
-    assert [pooled.der for pooled in merged] == pytest.approx(list(found.values()), abs=0.01)
+    assert [pooled.rate for pooled in merged.values()] == pytest.approx(list(found.values()), abs=0.01)
 
 
 @pytest.mark.figures
 def test_anchor_interval(vbx):
-    low, high = scoring.pool(vbx[1])[0].interval
+    low, high = scoring.pool(vbx[1])[STRICT].interval
     assert low == pytest.approx(10.97 - 1.2, abs=0.3)
     assert high == pytest.approx(10.97 + 1.2, abs=0.3)
 
@@ -104,9 +104,9 @@ def test_errors_are_summed_before_they_are_divided():
         "long": ([Turn(0, 90, "A")], [Turn(0, 90, "x")]),
         "short": ([Turn(0, 10, "A")], []),
     }
-    strict = scoring.pool(scoring.score(pairs))[0]
-    assert strict.der == pytest.approx(10)
-    assert strict.missed_detection == pytest.approx(10)
+    strict = scoring.pool(scoring.score(pairs))[STRICT]
+    assert strict.rate == pytest.approx(10)
+    assert strict.parts[1] == pytest.approx(10)
     assert strict.interval == (pytest.approx(0), pytest.approx(100))
 
 
@@ -115,9 +115,8 @@ def test_paired_difference_is_narrower_than_either():
         return {f"f{n}": ([Turn(0, 100, "A")], [Turn(0, 100 - share * n, "x")]) for n in range(20)}
 
     scores, others = scoring.score(hypothesis(2)), scoring.score(hypothesis(1.9))
-    strict = scoring.compare(scores, others)[0]
-    (low, high), (low_alone, high_alone) = strict.interval, scoring.pool(scores)[0].interval
-    assert strict.convention == STRICT
+    strict = scoring.compare(scores, others)[STRICT]
+    (low, high), (low_alone, high_alone) = strict.interval, scoring.pool(scores)[STRICT].interval
     assert strict.points == pytest.approx(0.95)
     assert low > 0
     assert high - low < (high_alone - low_alone) / 5
@@ -210,7 +209,7 @@ def test_command_errors(folders, args, code, says):
 
 
 def test_text_of_one_recording_has_no_table_of_recordings():
-    text = score_report.to_text(one([(0, 10, "A")], [(0, 10, "x")]))
+    text = score_report.make(one([(0, 10, "A")], [(0, 10, "x")])).to_text()
     assert "recording" not in text.splitlines()[-1].split()[0]
     assert "JER 0.0 %" in text
 
@@ -231,9 +230,9 @@ def test_an_empty_hypothesis_misses_everything(folders):
 
 def test_a_convention_that_leaves_nothing_to_score_says_so():
     scores = one([(0, 10, "A"), (0, 10, "B")], [(0, 10, "x"), (0, 10, "y")])
-    text = score_report.to_text(scores)
+    text = score_report.make(scores).to_text()
     assert "strict" in text
-    document = json.loads(score_report.to_json(scores))
+    document = json.loads(score_report.make(scores).to_json())
     assert document["conventions"][0]["der"] == 0
     assert document["conventions"][2]["der"] is None
 
@@ -250,7 +249,7 @@ def test_a_page_of_the_scores(folders):
     assert "Content-Security-Policy" in html
     nasty = "<script>alert(1)</script>"
     scores = scoring.score({nasty: ([Turn(0, 1, "A")], []), "b": ([Turn(0, 1, "A")], [])})
-    html = score_report.to_html(scores)
+    html = score_report.make(scores).to_html()
     assert nasty not in html
     assert html.count("&lt;script&gt;") == 2  # in the table, and where the pointer rests on a point
 

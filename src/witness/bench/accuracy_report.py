@@ -1,4 +1,4 @@
-"""Reports of a finished benchmark: report.html, report.md, report.json and two pictures."""
+"""Report of a finished benchmark: report.html, report.md, report.json and two pictures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass
 
 from witness.bench import pictures, score_report, scoring
 from witness.bench.pictures import Axis, Mark, Shape
+from witness.bench.pooling import Pooled
 from witness.bench.run_folder import Cost, Record, RunManifest
 from witness.bench.score_report import OURS, SCORE_HEADS
 from witness.bench.scoring import FileScore
 from witness.formats import html
+from witness.formats.html import Table
 
 SHAPES: dict[str, Shape] = {
     "strict": "circle",
@@ -95,16 +97,30 @@ PUBLISHED = (
 
 def files(outcome: AccuracyOutcome) -> dict[str, str]:
     """Return name -> content of every file of the report."""
+    pooled = scoring.pool(outcome.scores)
+    drawn = {
+        "der_by_duration.svg": _der_by_duration(outcome),
+        "accuracy_by_speed.svg": _accuracy_by_speed(outcome, pooled),
+    }
+    title = f"Speaker diarization: {outcome.material}"
+    lead, notices = [_method(outcome), *_results(outcome)], _notices(outcome)
+    tables = [
+        score_report.pooled_table(pooled),
+        Table("Machine, versions and settings", _fact_rows(outcome.manifest), (0, 1)),
+        Table("Recordings", _recording_rows(outcome)),
+    ]
+    if outcome.failed:
+        rows = [["recording", "error"], *([record.name, str(record.error)] for record in outcome.failed)]
+        tables.append(Table("Failures", rows, (0, 1)))
     return {
-        "report.html": to_html(outcome),
-        "report.md": to_markdown(outcome),
-        "report.json": to_json(outcome),
-        "der_by_duration.svg": der_by_duration(outcome),
-        "accuracy_by_speed.svg": accuracy_by_speed(outcome),
+        "report.html": html.report_page(title, lead, [tables[0], *drawn.values(), *tables[1:]], notices),
+        "report.md": "\n\n".join(_markdown(title, lead, notices, tables, list(drawn))) + "\n",
+        "report.json": _to_json(outcome),
+        **drawn,
     }
 
 
-def to_json(outcome: AccuracyOutcome) -> str:
+def _to_json(outcome: AccuracyOutcome) -> str:
     """Serialize the manifest, the scores as in `witness score --json`, and a record per recording."""
     times = outcome.times_real_time
     document = {
@@ -113,54 +129,25 @@ def to_json(outcome: AccuracyOutcome) -> str:
         "wall_seconds": outcome.wall,
         "times_real_time": times,
         "real_time_factor": None if times is None else 1 / times,
-        "score": json.loads(score_report.to_json(outcome.scores)),
+        "score": score_report.make(outcome.scores).document,
         "files": [record.to_json() for record in outcome.records],
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def to_html(outcome: AccuracyOutcome) -> str:
-    """Render a page with the pictures in it and the same figures as in report.json."""
-    parts: list[html.Table | str] = [
-        score_report.pooled_table(outcome.scores),
-        der_by_duration(outcome),
-        accuracy_by_speed(outcome),
-        html.Table("Machine, versions and settings", _fact_rows(outcome.manifest), (0, 1)),
-        html.Table("Recordings", _recording_rows(outcome)),
-    ]
-    if outcome.failed:
-        rows = [["recording", "error"], *([record.name, str(record.error)] for record in outcome.failed)]
-        parts.append(html.Table("Failures", rows, (0, 1)))
-    lead = [_method(outcome), *_results(outcome)]
-    return html.report_page(f"Speaker diarization: {outcome.material}", lead, parts, _notices(outcome))
-
-
-def to_markdown(outcome: AccuracyOutcome) -> str:
-    """Render the same as Markdown, with links to the pictures."""
-    return "\n\n".join(_markdown_parts(outcome)) + "\n"
-
-
-def _markdown_parts(outcome: AccuracyOutcome) -> Iterator[str]:
-    yield f"# Speaker diarization: {outcome.material}"
-    yield _escaped(_method(outcome))
-    yield from (f"**{_escaped(notice)}**" for notice in _notices(outcome))
-    yield _markdown_table(
-        [
-            ["convention", "DER", "95 %", "false alarm", "missed", "confusion", "meaning"],
-            *([name, f"**{der}**", *rest] for name, der, *rest in score_report.pooled_rows(outcome.scores)),
-        ]
-    )
-    yield from _results(outcome)
-    yield "![DER by duration](der_by_duration.svg)\n\n![Accuracy by speed](accuracy_by_speed.svg)"
-    yield "## Machine, versions and settings"
-    yield _markdown_table(_fact_rows(outcome.manifest))
-    yield "## Recordings"
-    yield _markdown_table(_recording_rows(outcome))
-    if outcome.failed:
-        yield "## Failures"
-        yield "\n".join(
-            f"- {_escaped(record.name)}: {_escaped(str(record.error))}" for record in outcome.failed
-        )
+def _markdown(
+    title: str, lead: Sequence[str], notices: Sequence[str], tables: Sequence[Table], pictures: Sequence[str]
+) -> Iterator[str]:
+    """Yield the parts of a report in Markdown, with links to the files of the pictures."""
+    yield f"# {title}"
+    yield from map(_escaped, lead)
+    yield from (f"**{_escaped(notice)}**" for notice in notices)
+    for number, table in enumerate(tables):
+        yield f"## {table.heading}"
+        heads, *rows = ([_escaped(cell) for cell in row] for row in table.rows)
+        yield "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows))
+        if not number:
+            yield from (f"![{name.removesuffix('.svg').replace('_', ' ')}]({name})" for name in pictures)
 
 
 def _method(outcome: AccuracyOutcome) -> str:
@@ -229,18 +216,12 @@ def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
 
 
-def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Render rows; the first is the head."""
-    head, *body = ([_escaped(cell) for cell in row] for row in rows)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
-
-
 def _escaped(text: str) -> str:
     """Put a text in one line, without characters that would begin a tag or another cell."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
-def der_by_duration(outcome: AccuracyOutcome) -> str:
+def _der_by_duration(outcome: AccuracyOutcome) -> str:
     """Draw an SVG with a mark per recording."""
     pairs = zip(outcome.records, outcome.scores, strict=True)
     points = [
@@ -251,7 +232,7 @@ def der_by_duration(outcome: AccuracyOutcome) -> str:
     return score_report.der_picture(f"DER by duration, strict: {outcome.material}", "minutes", points)
 
 
-def accuracy_by_speed(outcome: AccuracyOutcome) -> str:
+def _accuracy_by_speed(outcome: AccuracyOutcome, pooled: Mapping[str, Pooled]) -> str:
     """Draw an SVG of this run among the published figures; the shape of each point is its convention."""
     key = []
     for number, other in enumerate(PUBLISHED, start=1):
@@ -263,14 +244,14 @@ def accuracy_by_speed(outcome: AccuracyOutcome) -> str:
         key.append((mark, f"{number}  {text}"))
     times = outcome.times_real_time
     if times is not None:
-        for pooled in scoring.pool(outcome.scores):
-            if pooled.convention in SHAPES and not math.isnan(pooled.der):
+        for convention, shape in SHAPES.items():
+            der = pooled[convention].rate
+            if not math.isnan(der):
                 text = (
-                    f"Witness, this run: {times:.1f} times real time, {pooled.der:.2f} % "
-                    f"{pooled.convention}, {outcome.material}"
+                    f"Witness, this run: {times:.1f} times real time, {der:.2f} % {convention}, "
+                    f"{outcome.material}"
                 )
-                mark = Mark(times, pooled.der, SHAPES[pooled.convention], OURS, "Witness", text)
-                key.append((mark, text))
+                key.append((Mark(times, der, shape, OURS, "Witness", text), text))
     marks = [mark for mark, _ in key]
     slowest, fastest = min(mark.x for mark in marks), max(mark.x for mark in marks)
     return pictures.scatter(

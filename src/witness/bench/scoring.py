@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from witness._version import install
+from witness.bench import pooling
 from witness.bench.lines import contents
+from witness.bench.pooling import Difference, Pooled
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
 from witness.progress import SILENT, Reporter
@@ -47,8 +49,6 @@ CONVENTIONS = (
 )
 PARTS = ("false alarm", "missed detection", "confusion", "total")
 """Fields of `Seconds`, by the names of pyannote.metrics."""
-DRAWS, SEED = 10_000, 0
-"""Of the bootstrap."""
 
 
 class Seconds(NamedTuple):
@@ -84,31 +84,6 @@ class FileScore:
     def jer(self) -> float | None:
         """Percent; None without reference speakers."""
         return 100 * self.jaccard[0] / self.jaccard[1] if self.jaccard[1] else None
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """One convention over all files: errors are summed, then divided once. In percent of the speech."""
-
-    convention: str
-    der: float
-    """Not a number if the convention leaves no reference speech to score."""
-    interval: tuple[float, float]
-    """Of 95 %, by a bootstrap over files."""
-    false_alarm: float
-    missed_detection: float
-    confusion: float
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of two DERs of the same files, under one convention."""
-
-    convention: str
-    points: float
-    """Percentage points; below zero: the first is better."""
-    interval: tuple[float, float]
-    """Of 95 %, by a bootstrap that draws the same files for both."""
 
 
 @dataclass(frozen=True)
@@ -248,35 +223,18 @@ def merged(turns: Iterable[Turn]) -> list[Turn]:
     return sorted([*done, *last.values()])
 
 
-def pool(scores: Sequence[FileScore]) -> list[Pooled]:
+def pool(scores: Sequence[FileScore]) -> dict[str, Pooled]:
     """Pool all files under every convention. Raises InputError if there is no reference speech at all."""
-    pooled = []
-    for convention in CONVENTIONS:
-        seconds = _seconds(scores, convention.name)
-        if not seconds[:, 3].sum():
-            if not convention.collar:
-                raise InputError("the reference has no speech to score against; check it, and the UEM")
-            nothing = float("nan")
-            pooled.append(Pooled(convention.name, nothing, (nothing, nothing), nothing, nothing, nothing))
-            continue
-        false_alarm, missed, confusion = (100 * seconds[:, :3].sum(axis=0) / seconds[:, 3].sum()).tolist()
-        der = false_alarm + missed + confusion
-        interval = middle_95(_rates(seconds))
-        pooled.append(Pooled(convention.name, der, interval, false_alarm, missed, confusion))
+    pooled = {name: pooling.pool(errors) for name, errors in _seconds(scores).items()}
+    if not pooled["strict"].total:
+        raise InputError("the reference has no speech to score against; check it, and the UEM")
     return pooled
 
 
-def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> list[Difference]:
-    """Subtract the DER of `others`, of the same files in the same order, from that of `scores`.
-
-    Both are drawn together, so what makes a file hard for either drops out.
-    """
-    differences = []
-    for convention in CONVENTIONS:
-        ours, theirs = _seconds(scores, convention.name), _seconds(others, convention.name)
-        points = _rate(ours) - _rate(theirs)
-        differences.append(Difference(convention.name, points, middle_95(_rates(ours) - _rates(theirs))))
-    return differences
+def compare(scores: Sequence[FileScore], others: Sequence[FileScore]) -> dict[str, Difference]:
+    """Subtract the DER of `others`, of the same files in the same order; by the name of the convention."""
+    theirs = _seconds(others)
+    return {name: pooling.compare(errors, theirs[name]) for name, errors in _seconds(scores).items()}
 
 
 def jer(scores: Sequence[FileScore]) -> float:
@@ -289,22 +247,10 @@ def speaker_counts(scores: Sequence[FileScore]) -> SpeakerCounts:
     return SpeakerCounts(int((extra == 0).sum()), int((np.abs(extra) <= 1).sum()), float(extra.mean()))
 
 
-def _seconds(scores: Sequence[FileScore], convention: str) -> Float64:
-    """Return (files, 4), in the order of `Seconds`."""
-    return np.array([file.seconds[convention] for file in scores])
-
-
-def _rate(seconds: Float64) -> float:
-    """Return the pooled DER in percent; not a number without reference speech."""
-    speech = float(seconds[:, 3].sum())
-    return float(100 * seconds[:, :3].sum() / speech) if speech else float("nan")
-
-
-def _rates(seconds: Float64) -> Float64:
-    """Return (draws,): pooled DER of files drawn with replacement."""
-    drawn = drawn_sums(seconds)
-    rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
-    return rates
+def _seconds(scores: Sequence[FileScore]) -> dict[str, Float64]:
+    """Return the errors under each convention, (files, 4), in the order of `Seconds`."""
+    names = [convention.name for convention in CONVENTIONS]
+    return {name: np.array([file.seconds[name] for file in scores]) for name in names}
 
 
 def _annotation(core: Any, turns: Sequence[Turn]) -> Any:
@@ -323,24 +269,3 @@ def _pyannote() -> tuple[Any, Any]:
     except ImportError as error:
         raise WitnessError(f"scoring needs pyannote.metrics; fix: {install('bench')}") from error
     return pyannote.core, pyannote.metrics.diarization
-
-
-# --- the bootstrap over files ---
-
-
-def drawn_sums(counts: Float64) -> Float64:
-    """Return (draws, columns): sums over files drawn with replacement of (files, columns).
-
-    The draws depend on the number of files only, so two results of the same files are drawn together.
-    """
-    draws = np.random.default_rng(SEED).integers(len(counts), size=(DRAWS, len(counts)))
-    # Numbers of times that each file is drawn: less memory than the counts of every draw.
-    weights = np.stack([np.bincount(draw, minlength=len(counts)) for draw in draws])
-    sums: Float64 = weights @ counts
-    return sums
-
-
-def middle_95(values: Float64) -> tuple[float, float]:
-    """Return the edges of the middle 95 % of the values."""
-    low, high = np.percentile(values, [2.5, 97.5]).tolist()
-    return low, high

@@ -17,8 +17,9 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from witness._version import install
-from witness.bench import scoring
+from witness.bench import pooling
 from witness.bench.lines import Row, Said
+from witness.bench.pooling import Difference, Pooled
 from witness.errors import InputError, WitnessError
 from witness.progress import SILENT, Reporter
 from witness.schema import Float64
@@ -108,20 +109,6 @@ class WordScore:
 
 
 @dataclass(frozen=True)
-class PooledWords:
-    """One measure over all files: errors are summed, then divided once. In percent of the words."""
-
-    measure: Measure
-    words: int
-    rate: float
-    interval: tuple[float, float] | None
-    """Of 95 %, by a bootstrap over files; None of one file."""
-    substitutions: float
-    deletions: float
-    insertions: float
-
-
-@dataclass(frozen=True)
 class Times:
     """Absolute errors of word times, in seconds."""
 
@@ -130,17 +117,6 @@ class Times:
     percentile_95: float
     late: float
     """Median of the signed errors; below zero: the hypothesis is early."""
-
-
-@dataclass(frozen=True)
-class WordDifference:
-    """Difference of two rates of the same files."""
-
-    measure: Measure
-    points: float
-    """Percentage points; below zero: the first is better."""
-    interval: tuple[float, float] | None
-    """Of 95 %, by a bootstrap that draws the same files for both; None of one file."""
 
 
 @dataclass(frozen=True)
@@ -215,38 +191,25 @@ def owners(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {rows[row]: columns[column] for row, column in places}
 
 
-def pool(scores: Sequence[WordScore]) -> list[PooledWords]:
-    """Pool all files under every measure that all of them have.
+def pool(scores: Sequence[WordScore]) -> dict[Measure, Pooled]:
+    """Pool all files under every measure that all of them have; one file has no interval.
 
     Raises InputError if the references have no words.
     """
-    pooled = []
-    for measure in MEASURES:
-        counts = _counts(scores, measure)
-        if counts is None:
-            continue
-        total = counts.sum(axis=0)
-        if not total[3]:
-            if measure == WER:
-                raise InputError("the reference has no words to score against; check it")
-            continue
-        parts = (100 * total[:3] / total[3]).tolist()
-        interval = scoring.middle_95(_rates(counts)) if len(scores) > 1 else None
-        pooled.append(PooledWords(measure, int(total[3]), sum(parts), interval, *parts))
-    return pooled
+    counts = _counts(scores)
+    if WER not in counts:
+        raise InputError("the reference has no words to score against; check it")
+    return {measure: pooling.pool(rows, interval=len(scores) > 1) for measure, rows in counts.items()}
 
 
-def compare(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[WordDifference]:
+def compare(scores: Sequence[WordScore], others: Sequence[WordScore]) -> dict[Measure, Difference]:
     """Subtract `others`, which are of the same files in the same order, from `scores`; per measure."""
-    differences = []
-    for measure in MEASURES:
-        ours, theirs = _counts(scores, measure), _counts(others, measure)
-        if ours is None or theirs is None or not (ours[:, 3].any() and theirs[:, 3].any()):
-            continue
-        rates = [100 * counts[:, :3].sum() / counts[:, 3].sum() for counts in (ours, theirs)]
-        interval = scoring.middle_95(_rates(ours) - _rates(theirs)) if len(scores) > 1 else None
-        differences.append(WordDifference(measure, float(rates[0] - rates[1]), interval))
-    return differences
+    ours, theirs = _counts(scores), _counts(others)
+    return {
+        measure: pooling.compare(ours[measure], theirs[measure], interval=len(scores) > 1)
+        for measure in ours
+        if measure in theirs
+    }
 
 
 def times(errors: Sequence[float]) -> Times | None:
@@ -364,20 +327,11 @@ def _with_digits(side: Sequence[Spoken]) -> int:
     return sum(any(map(str.isdigit, token.text)) for token in side)
 
 
-# --- many ---
-
-
-def _counts(scores: Sequence[WordScore], measure: Measure) -> Float64 | None:
-    """Return (files, 4), in the order of `Counts`; None if a file lacks the measure."""
-    rows = [score.counts.get(measure) for score in scores]
-    return None if None in rows else np.array(rows, np.float64)
-
-
-def _rates(counts: Float64) -> Float64:
-    """Return (draws,): pooled percent of files drawn with replacement."""
-    drawn = scoring.drawn_sums(counts)
-    rates: Float64 = 100 * drawn[:, :3].sum(axis=1) / np.maximum(drawn[:, 3], 1e-9)
-    return rates
+def _counts(scores: Sequence[WordScore]) -> dict[Measure, Float64]:
+    """Return (files, 4), in the order of `Counts`, for each measure with words in all files."""
+    shared = [measure for measure in MEASURES if all(measure in score.counts for score in scores)]
+    counts = {measure: np.array([score.counts[measure] for score in scores], float) for measure in shared}
+    return {measure: rows for measure, rows in counts.items() if rows[:, 3].any()}
 
 
 # --- texts ---

@@ -1,48 +1,40 @@
-"""Reports of the scores of words in text, JSON, CSV and HTML. Each states the normalization."""
+"""Report of the scores of words. It states the normalization."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from witness.bench import words
-from witness.bench.score_report import rate
-from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, PooledWords, Times, WordScore
-from witness.formats import html
-from witness.text import number, table
+from witness.bench import report, words
+from witness.bench.report import Report, rate, rounded
+from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, Counts, Times, WordScore
+from witness.formats.html import Table
+from witness.text import number
 
 KEYS = {WER: "wer", CPWER: "cpwer", COST: "speaker_cost", TCPWER: "tcpwer", CONFUSED: "wrong_speaker"}
 """Names of the measures in JSON and CSV."""
-HEADS = ["% of the words", "", "95 %", "sub", "del", "ins", "meaning"]
-LEFT = (0, 6)
-"""The columns of text in these tables."""
+PARTS = Counts._fields[:3]
+"""Sorts of errors in JSON and CSV."""
 FILE_HEADS = [
     *("recording", "words", "WER", "sub", "del", "ins", "cpWER", "tcpWER", "wrong speaker"),
     *("starts", "ends", "speakers", "true"),
 ]
 
 
-def to_text(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """Render tables of the pooled figures, the differences from `others`, and recordings."""
-    parts = [table([HEADS, *_pooled_rows(scores)], LEFT) + "\n" + "\n".join(_beside(scores))]
+def make(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> Report:
+    """Make the report of scores, with the differences from `others`; times are rounded to milliseconds."""
+    document = {"schema": "witness-words/1", **summary(scores), "against": None}
+    parts: list[Table | str] = [_pooled_table(scores)]
     if others is not None:
-        parts.append(table(_difference_rows(scores, others)))
+        differences = words.compare(scores, others)
+        by_name = {measure.name: each for measure, each in differences.items()}
+        parts.append(report.difference_table("minus --against, points", by_name))
+        by_key = {KEYS[measure]: each for measure, each in differences.items()}
+        document["against"] = report.difference_figures(by_key)
+    document["recordings"] = [recording(score) for score in scores]
     if len(scores) > 1:
-        parts.append(table([FILE_HEADS, *map(_file_row, scores)]))
-    return "\n\n".join(parts) + "\n"
-
-
-def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """Render a page with the same tables, and the words that are missing."""
-    parts: list[html.Table | str] = [html.Table("All recordings", [HEADS, *_pooled_rows(scores)], LEFT)]
-    if others is not None:
-        parts.append(html.Table("Against the other hypothesis", _difference_rows(scores, others)))
-    if len(scores) > 1:
-        parts.append(html.Table("Recordings", [FILE_HEADS, *map(_file_row, scores)]))
+        parts.append(Table("Recordings", [FILE_HEADS, *map(_file_row, scores)]))
     lost = [
         [score.uri, f"{word.time:.1f} s", word.speaker or "-", word.text]
         for score in scores
@@ -50,45 +42,22 @@ def to_html(scores: Sequence[WordScore], others: Sequence[WordScore] | None = No
     ]
     if lost:
         heads = ["recording", "about", "speaker", "word"]
-        parts.append(html.Table("Words that are missing", [heads, *lost], (0, 2, 3)))
-    return html.report_page(f"Words of {len(scores)} recordings scored", _beside(scores), parts)
+        parts.append(Table("Words that are missing", [heads, *lost], (0, 2, 3), page_only=True))
+    title = f"Words of {len(scores)} recordings scored"
+    return Report(title, _beside(scores), parts, document, _csv_rows(scores))
 
 
-def to_json(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """Serialize one document; rates in percent, rounded to hundredths, seconds to milliseconds."""
-    document = {"schema": "witness-words/1", **summary(scores)}
-    document["against"] = (
-        None
-        if others is None
-        else {
-            KEYS[difference.measure]: {
-                "difference": _rounded(difference.points),
-                "interval": _interval(difference.interval),
-            }
-            for difference in words.compare(scores, others)
-        }
-    )
-    document["recordings"] = [recording(score) for score in scores]
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-
-
-def to_csv(scores: Sequence[WordScore], others: Sequence[WordScore] | None = None) -> str:
-    """Write a row per recording: the words and errors of each measure."""
-    del others  # a difference is one of all files, and has no row
-    out = io.StringIO(newline="")
-    rows = csv.writer(out)
+def _csv_rows(scores: Sequence[WordScore]) -> list[list[object]]:
+    """Return the words and errors of each measure; a difference is one of all files."""
     shown = [measure for measure in words.MEASURES if measure is not COST]
-    parts = ("substitutions", "deletions", "insertions", "words")
-    heads = [f"{KEYS[measure]} {part}" for measure in shown for part in parts]
-    rows.writerow(["uri", *heads, "start_error", "end_error", "speakers", "true_speakers"])
+    heads = [f"{KEYS[measure]} {part}" for measure in shown for part in Counts._fields]
+    rows: list[list[object]] = [["uri", *heads, "start_error", "end_error", "speakers", "true_speakers"]]
     for score in scores:
-        cells: list[object] = []
-        for measure in shown:
-            cells += score.counts.get(measure, [""] * len(parts))
+        cells = [cell for measure in shown for cell in score.counts.get(measure, [""] * len(Counts._fields))]
         true_count, count = score.speakers or ("", "")
         medians = [_seconds(words.times(errors)) for errors in (score.starts, score.ends)]
-        rows.writerow([score.uri, *cells, *medians, count, true_count])
-    return out.getvalue()
+        rows.append([score.uri, *cells, *medians, count, true_count])
+    return rows
 
 
 def summary(scores: Sequence[WordScore]) -> dict[str, Any]:
@@ -96,13 +65,16 @@ def summary(scores: Sequence[WordScore]) -> dict[str, Any]:
     digits = [sum(score.digits[side] for score in scores) for side in (0, 1)]
     return {
         "normalization": words.NORMALIZATION,
-        **{KEYS[pooled.measure]: _pooled(pooled) for pooled in words.pool(scores)},
+        **{
+            KEYS[measure]: {**report.pooled_figures(pooled, "rate", PARTS), "words": int(pooled.total)}
+            for measure, pooled in words.pool(scores).items()
+        },
         "start_error": _times(words.times([error for score in scores for error in score.starts])),
         "end_error": _times(words.times([error for score in scores for error in score.ends])),
         "lost_words": sum(len(score.lost) for score in scores),
         "words_with_digits": {"reference": digits[0], "hypothesis": digits[1]},
         "unsupported_words": sum(score.unsupported for score in scores),
-        "inaudible_seconds": _rounded(sum(score.inaudible for score in scores)),
+        "inaudible_seconds": rounded(sum(score.inaudible for score in scores)),
     }
 
 
@@ -112,7 +84,7 @@ def recording(score: WordScore) -> dict[str, Any]:
     return {
         "uri": score.uri,
         **{
-            KEYS[measure]: {"rate": _rounded(score.rate(measure)), **counts._asdict()}
+            KEYS[measure]: {"rate": rounded(score.rate(measure)), **counts._asdict()}
             for measure, counts in score.counts.items()
             if measure is not COST
         },
@@ -122,7 +94,7 @@ def recording(score: WordScore) -> dict[str, Any]:
         "true_speakers": true_count,
         "words_with_digits": {"reference": score.digits[0], "hypothesis": score.digits[1]},
         "unsupported_words": score.unsupported,
-        "inaudible_seconds": _rounded(score.inaudible),
+        "inaudible_seconds": rounded(score.inaudible),
         "lost": [{**word._asdict(), "time": round(word.time, 3)} for word in score.lost],
     }
 
@@ -130,16 +102,13 @@ def recording(score: WordScore) -> dict[str, Any]:
 # --- tables ---
 
 
-def _pooled_rows(scores: Sequence[WordScore]) -> list[list[str]]:
-    rows = []
-    for pooled in words.pool(scores):
-        name, meaning = pooled.measure
-        interval = " to ".join(map(rate, pooled.interval)) if pooled.interval else "-"
-        parts = [rate(part) for part in (pooled.substitutions, pooled.deletions, pooled.insertions)]
-        if pooled.measure is CONFUSED:
-            parts = ["", "", ""]
-        rows.append([name, rate(pooled.rate), interval, *parts, meaning])
-    return rows
+def _pooled_table(scores: Sequence[WordScore]) -> Table:
+    rows = [(measure.name, measure.meaning, pooled) for measure, pooled in words.pool(scores).items()]
+    table = report.pooled_table("% of the words", ("sub", "del", "ins"), rows)
+    for row in table.rows:
+        if row[0] == CONFUSED.name:  # its errors are of one sort
+            row[3:6] = ["", "", ""]
+    return table
 
 
 def _beside(scores: Sequence[WordScore]) -> list[str]:
@@ -187,26 +156,7 @@ def _file_row(score: WordScore) -> list[str]:
     ]
 
 
-def _difference_rows(scores: Sequence[WordScore], others: Sequence[WordScore]) -> list[list[str]]:
-    rows = [["minus --against, points", "", "95 %"]]
-    for difference in words.compare(scores, others):
-        interval = "{:+.2f} to {:+.2f}".format(*difference.interval) if difference.interval else "-"
-        rows.append([difference.measure.name, f"{difference.points:+.2f}", interval])
-    return rows
-
-
 # --- JSON ---
-
-
-def _pooled(pooled: PooledWords) -> dict[str, Any]:
-    return {
-        "rate": _rounded(pooled.rate),
-        "interval": _interval(pooled.interval),
-        "substitutions": _rounded(pooled.substitutions),
-        "deletions": _rounded(pooled.deletions),
-        "insertions": _rounded(pooled.insertions),
-        "words": pooled.words,
-    }
 
 
 def _times(times: Times | None) -> dict[str, Any] | None:
@@ -217,11 +167,3 @@ def _times(times: Times | None) -> dict[str, Any] | None:
 
 def _seconds(times: Times | None) -> str:
     return number(None if times is None else times.median, ".2f")
-
-
-def _interval(edges: tuple[float, float] | None) -> list[float | None] | None:
-    return None if edges is None else [_rounded(edge) for edge in edges]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)

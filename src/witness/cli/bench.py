@@ -109,10 +109,10 @@ def bench_accuracy(
         options.note_unpaired(reporter, set(missing), "have no audio and are not scored")
         options.note_unpaired(reporter, accuracy.unscored(audio, cases), "have no RTTM and are not scored")
         scores = accuracy.run(plan, reporter)
-    text = score_report.to_text(scores)
+    text = score_report.make(scores).to_text()
     for name, folder in impls:
         theirs = accuracy.score_other(plan, folder)
-        text += f"\n{name}\n\n{score_report.to_text(theirs, scores, 'witness')}"
+        text += f"\n{name}\n\n{score_report.make(theirs, scores, 'witness').to_text()}"
     atomic.write(text.encode(), None)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +14,7 @@ from witness.progress import Reporter
 from witness.storage import atomic
 
 if TYPE_CHECKING:
+    from witness.bench.report import Report
     from witness.schema import Turn
 
 
@@ -59,17 +59,13 @@ def score(
         raise UsageError("--uem is for turns, and --words scores whole recordings; leave one of them out")
     with options.progress(quiet=False) as reporter:
         if words:
-            report, scores, others = _words(reference, hypothesis, against, reporter)
+            report = _words(reference, hypothesis, against, reporter)
         else:
-            report, scores, others = _turns(reference, hypothesis, against, uem, as_pyannote, reporter)
+            report = _turns(reference, hypothesis, against, uem, as_pyannote, reporter)
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
     if html is not None:
-        atomic.write(report.to_html(scores, others).encode("utf-8", "replace"), html)
-    atomic.write(form(scores, others).encode(), None)
-
-
-Scored = tuple[ModuleType, list[Any], list[Any] | None]
-"""Module that writes the report, the scores, and those of the second hypothesis."""
+        atomic.write(report.to_html().encode("utf-8", "replace"), html)
+    atomic.write(form().encode(), None)
 
 
 def _turns(
@@ -79,7 +75,7 @@ def _turns(
     uem: Path | None,
     as_pyannote: bool,
     reporter: Reporter,
-) -> Scored:
+) -> Report:
     from witness.bench import score_report, scoring
 
     references, hypotheses = scoring.read(reference), scoring.read(hypothesis)
@@ -92,10 +88,10 @@ def _turns(
     scores = scored(hypotheses)
     others = None if against is None else scored(scoring.read(against))
     _note_unpaired(references, hypotheses, reporter)
-    return score_report, scores, others
+    return score_report.make(scores, others)
 
 
-def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Reporter) -> Scored:
+def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Reporter) -> Report:
     from witness.bench import lines, scoring, words, words_report
 
     references, hypotheses = lines.read(reference, lines.REFERENCES), lines.read(hypothesis)
@@ -104,7 +100,7 @@ def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Re
     if against is not None:
         others = words.score(scoring.pair(references, lines.read(against), lines.Said(())), reporter=reporter)
     _note_unpaired(references, hypotheses, reporter)
-    return words_report, scores, others
+    return words_report.make(scores, others)
 
 
 def _note_unpaired(references: Collection[str], hypotheses: Collection[str], reporter: Reporter) -> None:

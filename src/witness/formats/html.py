@@ -169,8 +169,10 @@ class Table:
     """A table of a report. The first row is the head; the columns in `left` are text, the others figures."""
 
     heading: str
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[list[str]]
     left: Collection[int] = (0,)
+    page_only: bool = False
+    """True: too long for a report as text."""
 
 
 def report_page(
