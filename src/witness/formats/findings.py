@@ -18,13 +18,13 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, TypedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct, structs, to_builtins
 
 from witness._version import __version__
 from witness.errors import InputError
@@ -57,29 +57,27 @@ LARGEST_PLDA = 1 << 20
 """Maximum numbers in an array of the clustering; that of community-1 has 32,768."""
 
 
-@dataclass(frozen=True)
-class _Version:
+class _Version(Struct):
     """The part of the header that every version has."""
 
     version: int
 
 
-class _Models(TypedDict):
-    """Name, sha256 and engine of each model."""
+class _Models(Struct):
+    """Name, sha256 and engine of each model; not the path, which holds on one machine only."""
 
     segmentation: tuple[str, str, str | None] | None
     embedding: tuple[str, str, str | None] | None
     whisper: tuple[str, str, str | None] | None
 
 
-class _Devices(TypedDict):
+class _Devices(Struct):
     embedding: str | None
     whisper: str | None
 
 
-@dataclass(frozen=True)
-class _WordColumns:
-    """The words of a track by column; all columns are equally long."""
+class _Words(Struct, omit_defaults=True):
+    """The words of a track by column, which is shorter; all columns are equally long."""
 
     start: tuple[Time, ...] = ()
     end: tuple[Time, ...] = ()
@@ -92,24 +90,26 @@ class _WordColumns:
     language: tuple[str | None, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Recognition:
-    words: _WordColumns
+COLUMNS = _Words.__struct_fields__
+
+
+class _Recognition(Struct):
+    """A recognition without its seconds."""
+
+    words: _Words
     language: str | None
     device: str
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _TrackHeader:
+class _Track(Struct):
     windows: Annotated[int, Meta(ge=0, le=MOST_WINDOWS)]
     vector: Annotated[int, Meta(ge=1, le=512)]
     """Numbers in a voice vector."""
     recognition: _Recognition | None
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(Struct, kw_only=True):
     """Everything that is not an array."""
 
     version: int
@@ -119,36 +119,40 @@ class _Header:
     rule: Rule
     channels: Layout
     fast: bool
-    tracks: tuple[_TrackHeader, ...]
     warnings: tuple[str, ...]
     machine: tuple[str, ...] = ()
     """Empty in earlier files."""
+    tracks: tuple[_Track, ...]
 
 
 def encode(findings: Findings) -> bytes:
     """Return the content of the file."""
     path = findings.audio.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    header = {
-        "version": VERSION,
-        "audio": {**asdict(findings.audio), "path": path},
-        # Without the path, which holds on one machine only.
-        "models": {role: model and _model(model) for role, model in findings.models.items()},
-        "device": findings.device,
-        "rule": asdict(findings.rule),
-        "channels": findings.channels,
-        "fast": findings.fast,
-        "warnings": findings.warnings,
-        "machine": findings.machine,
-        "tracks": [
-            {
-                "windows": len(track.windows.active),
-                "vector": track.vectors.shape[2],
-                "recognition": track.recognition and _recognition(track.recognition),
+    header = _Header(
+        version=VERSION,
+        audio=replace(findings.audio, path=path),
+        models=_Models(
+            **{
+                role: None if model is None else (model.name, model.sha256, model.engine)
+                for role, model in findings.models.items()
             }
+        ),
+        device=_Devices(**findings.device),
+        rule=findings.rule,
+        channels=findings.channels,
+        fast=findings.fast,
+        warnings=findings.warnings,
+        machine=findings.machine,
+        tracks=tuple(
+            _Track(
+                len(track.windows.active),
+                track.vectors.shape[2],
+                None if track.recognition is None else _columns(track.recognition),
+            )
             for track in findings.tracks
-        ],
-    }
-    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+        ),
+    )
+    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(to_builtins(header)).encode(), np.uint8)}
     arrays |= {f"plda_{name}": array for name, array in sorted(findings.plda.items())}
     for number, track in enumerate(findings.tracks):
         has_vector = np.isfinite(track.vectors).all(axis=2)
@@ -166,20 +170,14 @@ def decode(content: bytes, name: str) -> Findings:
 
     Raises InputError, which calls the file `name`, if it is damaged or of another version of the format.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return _decode(archive, name)
-    except typed_json.DAMAGED as error:
-        raise _damaged(name, error) from error
+    with _opened(content, name) as archive:
+        return _decode(archive, name)
 
 
 def check_version(content: bytes, name: str) -> None:
     """Raise InputError for another version, as `decode` does, but without its time (0.06 s for an hour)."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _header(archive, name)
-    except typed_json.DAMAGED as error:
-        raise _damaged(name, error) from error
+    with _opened(content, name) as archive:
+        _header(archive, name)
 
 
 def checkpoint_key(
@@ -202,11 +200,17 @@ def from_checkpoint(content: bytes | None) -> Findings | None:
     return None
 
 
-def _damaged(name: str, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:200]
-    return InputError(
-        f"{name}: is damaged, or not a file of findings ({reason}); transcribe the recording again"
-    )
+@contextmanager
+def _opened(content: bytes, name: str) -> Iterator[zipfile.ZipFile]:
+    """Open the archive for the body, and raise InputError for what `typed_json.DAMAGED` names."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            yield archive
+    except typed_json.DAMAGED as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{name}: is damaged, or not a file of findings ({reason}); transcribe the recording again"
+        ) from error
 
 
 def _header(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -231,11 +235,11 @@ def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
     if any(not np.array_equal(track.windows.starts, decoded[0].windows.starts) for track in decoded):
         raise ValueError("its tracks have different windows")
     arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.startswith("plda_")]
-    models: Mapping[str, Any] = header.models
+    models: Mapping[str, Any] = structs.asdict(header.models)
     return Findings(
         audio=header.audio,
         models={role: m and ModelFile(m[0], "", *m[1:]) for role, m in models.items()},
-        device={"embedding": header.device["embedding"], "whisper": header.device["whisper"]},
+        device=structs.asdict(header.device),
         rule=header.rule,
         plda={
             name.removeprefix("plda_"): _array(archive, name, np.float64, None, LARGEST_PLDA)
@@ -249,35 +253,19 @@ def _decode(archive: zipfile.ZipFile, name: str) -> Findings:
     )
 
 
-def _model(model: ModelFile) -> list[str | None]:
-    """Return the header's entry of a model: the fields of `ModelFile` without the path."""
-    return [model.name, model.sha256, model.engine]
+def _columns(recognition: Recognition) -> _Recognition:
+    columns = {name: tuple(getattr(word, name) for word in recognition.words) for name in COLUMNS}
+    return _Recognition(_Words(**columns), recognition.language, recognition.device, recognition.warnings)
 
 
-def _recognition(recognition: Recognition) -> dict[str, Any]:
-    """Return the header's entry of a recognition, without its seconds; words by column, which is shorter."""
-    words, columns = recognition.words, [column.name for column in fields(_WordColumns)]
-    return {
-        "words": {name: [getattr(word, name) for word in words] for name in columns} if words else {},
-        "language": recognition.language,
-        "device": recognition.device,
-        "warnings": recognition.warnings,
-    }
+def _rows(columns: _Recognition) -> Recognition:
+    """Invert `_columns`. Raises ValueError."""
+    rows = zip(*(getattr(columns.words, name) for name in COLUMNS), strict=True)
+    words = tuple(Word(**dict(zip(COLUMNS, row, strict=True))) for row in rows)
+    return Recognition(words, columns.language, columns.device, columns.warnings)
 
 
-def _read_recognition(entry: _Recognition) -> Recognition:
-    """Invert `_recognition`. Raises ValueError."""
-    names = [column.name for column in fields(_WordColumns)]
-    rows = zip(*(getattr(entry.words, name) for name in names), strict=True)
-    return Recognition(
-        words=tuple(Word(**dict(zip(names, row, strict=True))) for row in rows),
-        language=entry.language,
-        device=entry.device,
-        warnings=entry.warnings,
-    )
-
-
-def _track(archive: zipfile.ZipFile, number: int, head: _TrackHeader) -> Track:
+def _track(archive: zipfile.ZipFile, number: int, head: _Track) -> Track:
     """Read track `number`; `head` is its part of the header. Raises one of `typed_json.DAMAGED`."""
     windows, size = head.windows, head.vector
     starts = _array(archive, f"starts_{number}", np.int64, (windows,)).astype(np.intp)
@@ -293,7 +281,7 @@ def _track(archive: zipfile.ZipFile, number: int, head: _TrackHeader) -> Track:
         raise ValueError(f"vectors_{number} are not voice vectors")
     vectors = np.full((windows, LOCAL_SPEAKERS, size), np.nan, np.float32)
     vectors[has_vector] = dense
-    recognition = None if head.recognition is None else _read_recognition(head.recognition)
+    recognition = None if head.recognition is None else _rows(head.recognition)
     return Track(Segmentation(active, starts), vectors, recognition)
 
 
