@@ -230,7 +230,7 @@ def test_a_card_that_is_not_there_is_exit_6(transcribe):
 def test_no_rocm_is_exit_6(card, transcribe):
     card.delenv("LD_LIBRARY_PATH")
     line = refused(transcribe("--device", "migraphx", code=6))
-    assert "does not find libamdhip64.so.7, libmigraphx_c.so.3" in line
+    assert "libamdhip64.so.7 and libmigraphx_c.so.3 cannot be found" in line
 
 
 def test_a_driver_without_device_is_exit_6(card, transcribe):
@@ -367,7 +367,9 @@ def test_a_library_in_the_working_folder_is_not_loaded(card, transcribe, doubles
     card.chdir(folder)
     if not Path("/opt/rocm").exists():
         card.delenv("LD_LIBRARY_PATH")
-        assert "does not find libamdhip64.so.7" in refused(transcribe("--device", "migraphx", code=6))
+        assert "libamdhip64.so.7 and libmigraphx_c.so.3 cannot be found" in refused(
+            transcribe("--device", "migraphx", code=6)
+        )
     for variable in (str(doubles), f"{doubles}:", f":{doubles}"):
         card.setenv("LD_LIBRARY_PATH", variable)
         transcribe("--device", "migraphx")

