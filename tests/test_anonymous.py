@@ -10,7 +10,7 @@ import pytest
 from conftest import CALL
 from test_writers import said, transcript
 from witness.audio import decode, sound
-from witness.formats import document, writers
+from witness.formats import json_document, writers
 from witness.formats.registry import Format
 from witness.schema import SAMPLE_RATE, Correction, Part, Source, Speaker, Turn, Word
 from witness.transcript.anonymous import MARGIN, anonymize
@@ -82,7 +82,7 @@ def test_no_format_tells_a_name(form):
         corrections=(Correction("name", ((0.0, 1.0),), "Anna Schmidt"),),
         warnings=("/calls/anna/interview_anna_Schmidt-1.wav: is short",),
     )
-    found = anonymize(document.in_milliseconds(talk))
+    found = anonymize(json_document.in_milliseconds(talk))
     assert found.title == "interview_P01-1"
     content = writers.content(found.transcript, form)
     if form in (Format.DOCX, Format.QDPX):

@@ -14,7 +14,7 @@ from msgspec import structs
 from conftest import in_process
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness.audio import sound
-from witness.formats import document, output_paths
+from witness.formats import json_document, output_paths
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.recognition.tokens import Token, to_words
@@ -85,7 +85,7 @@ def test_everything_that_a_transcript_can_have(tmp_path):
     assert_same(full, tmp_path)
     read = store.read(tmp_path / "x.json")
     assert read == replace(
-        document.in_milliseconds(full), words=read.words, timing=read.timing, models=read.models
+        json_document.in_milliseconds(full), words=read.words, timing=read.timing, models=read.models
     )
     assert [word.text for word in read.words] == [word.text for word in words]
 

@@ -14,11 +14,11 @@ import talks
 from conftest import in_process
 from test_edits import edit, spelling
 from witness.errors import InputError
-from witness.formats import document, qda, qdpx, reading, writers
+from witness.formats import json_document, qda, qdpx, reading, writers
 from witness.schema import Correction, Transcript
 from witness.transcript import edits, rebuild, store
 
-CALL = document.in_milliseconds(talks.call())
+CALL = json_document.in_milliseconds(talks.call())
 SPACE = {"q": qdpx.SPACE}
 
 

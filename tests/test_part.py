@@ -21,8 +21,8 @@ from witness import Options, diarize, transcribe
 from witness.audio import decode, ffmpeg, sound
 from witness.cli.options import moment
 from witness.errors import InputError, UsageError
-from witness.formats import document as shape
 from witness.formats import findings, html, writers
+from witness.formats import json_document as shape
 from witness.formats.registry import Format
 from witness.options import Channels, PageAudio, Part, Runtime
 from witness.progress import Reporter

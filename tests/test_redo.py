@@ -19,8 +19,8 @@ from witness.cli import redo as redo_command
 from witness.cli.main import cli
 from witness.diarization import voices
 from witness.errors import InputError, UsageError
-from witness.formats import document as shape
 from witness.formats import findings, html, writers
+from witness.formats import json_document as shape
 from witness.options import Bounds
 from witness.schema import Correction, Turn, Utterance, Word
 from witness.storage import files, typed_json

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from witness.formats import document, writers
+from witness.formats import json_document, writers
 from witness.models import catalogue
 from witness.options import Layout
 from witness.schema import (
@@ -95,7 +95,7 @@ def courses(tracks: tuple[Track, ...], chance: np.random.Generator, *, in_turn: 
 
 
 def text(transcript, form="txt", pauses=None) -> bytes:
-    return writers.content(document.in_milliseconds(transcript.styled({"pauses": pauses})), form)
+    return writers.content(json_document.in_milliseconds(transcript.styled({"pauses": pauses})), form)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from msgspec import structs
 from conftest import in_process
 from test_fuzz import FUZZ
 from witness.errors import ConflictError, ForeignError, OutputError
-from witness.formats import document, output_paths, writers
+from witness.formats import json_document, output_paths, writers
 from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.schema import Transcript
@@ -174,12 +174,12 @@ def test_each_word_says_whether_it_was_corrected(shelved):
     other = replace(whole, words=tuple(words), corrected=True)
     utterances = (*found.utterances[:place], other, *found.utterances[place + 1 :])
     changed = replace(found, utterances=utterances, words=tuple(w for one in utterances for w in one.words))
-    content = document.encode(document.from_transcript(changed))
+    content = json_document.encode(json_document.from_transcript(changed))
     older = json.loads(content)
     for word in older["words"]:
         del word["corrected"]
     for text, marked in ((content, words[1:2]), (json.dumps(older).encode(), words)):
-        (own,) = corrections.draft_of(document.to_transcript(document.decode(text))).words
+        (own,) = corrections.draft_of(json_document.to_transcript(json_document.decode(text))).words
         assert [(one.start, one.end) for one in own if one.corrected] == [(w.start, w.end) for w in marked]
 
 

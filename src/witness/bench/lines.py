@@ -12,7 +12,7 @@ from typing import Any
 
 from witness.audio import fifo
 from witness.errors import InputError
-from witness.formats.document import SCHEMA
+from witness.formats.json_document import SCHEMA
 from witness.formats.registry import Format
 from witness.storage import files
 

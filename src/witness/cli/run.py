@@ -47,10 +47,10 @@ class LiveText:
 
         Raises BrokenPipeError.
         """
-        from witness.formats import document, writers
+        from witness.formats import json_document, writers
 
         if not self._failed:
-            marked = document.in_milliseconds(transcript.styled(self._style))
+            marked = json_document.in_milliseconds(transcript.styled(self._style))
             try:
                 self._print(writers.content(marked, self._form))
             except OutputError:

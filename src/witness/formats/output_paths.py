@@ -22,7 +22,7 @@ from witness.storage import atomic, files
 from witness.storage.files import LONGEST_NAME
 
 if TYPE_CHECKING:
-    from witness.formats.document import DocumentHead
+    from witness.formats.json_document import DocumentHead
 
 Targets = tuple[tuple[str, Path | None], ...]
 """Formats and their files; None: stdout."""
@@ -227,11 +227,11 @@ def is_regular(path: Path) -> bool:
 
 def find_transcript(targets: Sequence[Path]) -> tuple[Path, DocumentHead] | None:
     """Return the readable transcript whose results may lie at `targets`, and its path."""
-    from witness.formats import document
+    from witness.formats import json_document
 
     for path in dict.fromkeys(map(_json_beside, targets)):
         with suppress(OSError):
-            if (head := document.decode_head(files.read(path))) is not None:
+            if (head := json_document.decode_head(files.read(path))) is not None:
                 return path, head
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from witness.formats import document, reading
+from witness.formats import json_document, reading
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
 
@@ -28,7 +28,7 @@ def render(
     """Return the text or the bytes of a format, by the module of its name; `sound` is for a page."""
     form = Format(form)
     if form == Format.JSON:
-        return document.encode(document.from_transcript(transcript)).decode()
+        return json_document.encode(json_document.from_transcript(transcript)).decode()
     write = import_module(f"witness.formats.{form}").write
     read = reading.read(transcript, path, smooth=form.about.smooth)
     text: str | bytes = write(read, sound) if form.about.sound else write(read)

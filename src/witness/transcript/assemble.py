@@ -23,7 +23,7 @@ from msgspec import structs
 
 from witness.diarization import clustering, reconstruction, vbx, voices
 from witness.errors import UsageError
-from witness.formats.document import MOST_CORRECTIONS
+from witness.formats.json_document import MOST_CORRECTIONS
 from witness.options import Bounds, Layout, Mode, Part
 from witness.progress import SILENT, Reporter
 from witness.schema import (

@@ -26,8 +26,8 @@ from msgspec import Meta, structs
 from witness._version import __version__
 from witness.diarization import voices
 from witness.errors import InputError, OutputError, UsageError
-from witness.formats import document, html, output_paths
-from witness.formats.document import Document
+from witness.formats import html, json_document, output_paths
+from witness.formats.json_document import Document
 from witness.options import Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.storage import files, typed_json
@@ -256,7 +256,7 @@ def update(path: Path, change: Callable[[Transcript], Transcript]) -> Written:
     """Change fields other than corrections, keep the steps, and link the findings by their current name."""
     with store.opened(path) as opened:
         saved = rebuild.read(path)
-        transcript = document.in_milliseconds(change(saved.transcript))
+        transcript = json_document.in_milliseconds(change(saved.transcript))
         if saved.document.findings is not None and output_paths.beside(path).is_file():
             link = structs.replace(saved.document.findings, file=output_paths.beside(path).name)
             saved = replace(saved, document=structs.replace(saved.document, findings=link))
@@ -306,7 +306,9 @@ def _verified(saved: rebuild.Saved, history: _History) -> _History:
         return history
     base = _make_base(saved, history)
     same = html.identity(base) == history.page
-    return replace(history, document=document.from_transcript(base) if same else None, program=__version__)
+    return replace(
+        history, document=json_document.from_transcript(base) if same else None, program=__version__
+    )
 
 
 def _shown_base(saved: rebuild.Saved, history: _History) -> Transcript | None:
@@ -356,7 +358,7 @@ def _with_more(saved: rebuild.Saved, made: rebuild.Corrections) -> Transcript:
 
 def _amend(saved: rebuild.Saved, base: Document, made: rebuild.Corrections) -> Transcript:
     transcript = rebuild.amend(saved, base, made) if made else store.transcript_of(saved.path, base)
-    return document.in_milliseconds(rebuild.with_metadata(saved, transcript))
+    return json_document.in_milliseconds(rebuild.with_metadata(saved, transcript))
 
 
 _drafts: OrderedDict[tuple[str, Bounds], correcting.Draft] = OrderedDict()
@@ -379,7 +381,7 @@ def _correct(
     _drafts.move_to_end(key)
     transcript = rebuild.with_metadata(saved, correcting.apply(_drafts[key], corrections))
     timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
-    return document.in_milliseconds(replace(transcript, timing=timing, corrected=corrected))
+    return json_document.in_milliseconds(replace(transcript, timing=timing, corrected=corrected))
 
 
 # --- writing ---

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from witness.errors import ConflictError, InputError
-from witness.formats import document, findings, output_paths
+from witness.formats import findings, json_document, output_paths
 from witness.schema import Sound, Transcript
 from witness.storage import files, typed_json
 from witness.transcript import reapply, rebuild, store
@@ -119,7 +119,7 @@ def _release(current: rebuild.Saved) -> tuple[str, ...]:
     Returns a line about that. Raises InputError, OutputError.
     """
     previous = read(current.path)
-    head = None if previous is None else document.decode_head(bytes(previous.document))
+    head = None if previous is None else json_document.decode_head(bytes(previous.document))
     if previous is None or previous.whole or head is None or not head.holds_corrections:
         return ()
     free = store.free_path(current.path, "earlier")
@@ -153,7 +153,7 @@ def _restore(
         name = store.history_path(opened.path).name
         return {**hidden, name: msgspec.json.encode({**history, "version": version})}
 
-    transcript = document.in_milliseconds(replace(transcript, audio=audio))
+    transcript = json_document.in_milliseconds(replace(transcript, audio=audio))
     return opened.write(transcript, renamed_link, voices=voices, hidden=hidden_of)
 
 

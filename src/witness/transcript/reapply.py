@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from witness.errors import UsageError
-from witness.formats import document, reading
+from witness.formats import json_document, reading
 from witness.schema import Correction, Review, Spans, Transcript, Word, WordIndex
 from witness.transcript import assemble, corrections, rebuild
 from witness.transcript.corrections import PUNCTUATION, word_spans
@@ -109,7 +109,7 @@ def reapply(before: rebuild.Saved, fresh: Transcript) -> Reapplied:
         if difference is not None:
             differences = [other for other in differences if not difference.replaces(other)]
             differences.append(difference)
-    transcript = document.in_milliseconds(corrections.apply(new, tuple(combined)))
+    transcript = json_document.in_milliseconds(corrections.apply(new, tuple(combined)))
     differences += _lost_names(before, transcript)
     differences += _changed_words(earlier, transcript)
     differences.sort(key=lambda difference: (difference.start, difference.end))

@@ -16,8 +16,8 @@ from msgspec import Meta, structs
 
 from witness.diarization import vbx, voices
 from witness.errors import InputError, UsageError
-from witness.formats import document, findings, html, output_paths
-from witness.formats.document import Document, Link
+from witness.formats import findings, html, json_document, output_paths
+from witness.formats.json_document import Document, Link
 from witness.options import Bounds, Changes
 from witness.progress import SILENT, Reporter
 from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
@@ -26,7 +26,7 @@ from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, store
 from witness.transcript.corrections import Draft
 
-LIMIT = document.MOST_CORRECTIONS
+LIMIT = json_document.MOST_CORRECTIONS
 Corrections = Annotated[tuple[Correction, ...], Meta(max_length=LIMIT)]
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from msgspec import structs
 
 from witness.errors import ConflictError, InputError, OutputError, WitnessError
-from witness.formats import document, findings, html, output_paths, writers
-from witness.formats.document import Document
+from witness.formats import findings, html, json_document, output_paths, writers
+from witness.formats.json_document import Document
 from witness.formats.registry import Format
 from witness.schema import Sound, Transcript
 from witness.storage import atomic, cache, files, transaction, typed_json
@@ -55,10 +55,10 @@ class StoredJson:
         """Checked content. Also raises OtherJsonError: programs write other JSON beside transcripts."""
         path = self.path
         try:
-            return document.decode(self.content)
+            return json_document.decode(self.content)
         except typed_json.NotJsonError as error:
             raise InputError(f"{path} is not JSON ({error}); transcribe the recording again") from error
-        except document.OtherSchemaError as error:
+        except json_document.OtherSchemaError as error:
             raise OtherJsonError(
                 f"{path} is not a transcript of Witness ({error}); give a file of -f json"
             ) from error
@@ -94,8 +94,8 @@ def read(path: Path) -> Transcript:
 def transcript_of(path: Path, content: Document) -> Transcript:
     """Make a transcript of a document from `path`. Raises InputError."""
     try:
-        return _with_paragraph_marks(document.to_transcript(content))
-    except document.OlderError as error:
+        return _with_paragraph_marks(json_document.to_transcript(content))
+    except json_document.OlderError as error:
         fix = "transcribe the recording again" if content.findings is None else f"run: witness redo {path}"
         raise InputError(f"{path} cannot be shown yet, because {error}; {fix}") from error
     except ValueError as error:
@@ -125,9 +125,9 @@ def is_corrected(path: Path) -> bool:
     return summary is not None and summary.holds_corrections
 
 
-def _summary(path: Path) -> document.DocumentHead | None:
+def _summary(path: Path) -> json_document.DocumentHead | None:
     try:
-        return document.decode_head(files.read(path))
+        return json_document.decode_head(files.read(path))
     except OSError:
         return None
 
@@ -220,7 +220,7 @@ class Store:
         `hidden` returns private files for a version, by name. `sound` is for the formats in `also`; another
         page keeps its own. Raises OutputError without any change.
         """
-        json = document.encode(document.from_transcript(transcript, link))
+        json = json_document.encode(json_document.from_transcript(transcript, link))
         forms = [form for form in Format if form in also or sibling(self.path, form).is_file()]
         others, left = self._contents(
             transcript, [form for form in forms if form != Format.JSON], also, sound
@@ -247,7 +247,7 @@ class Store:
     def findings_link(self, recording: str) -> dict[str, str] | None:
         """Return name and sha256 of the current findings, if the recording has this sha256."""
         try:
-            current = document.decode(files.read(self.path))
+            current = json_document.decode(files.read(self.path))
         except (OSError, ValueError):
             return None
         if current.findings is None or current.audio.sha256 != recording:
@@ -338,7 +338,7 @@ def save(
 
     Raises ConflictError, which names both, OutputError, BrokenPipeError.
     """
-    transcript = document.in_milliseconds(transcript)
+    transcript = json_document.in_milliseconds(transcript)
     main = next((path for form, path in targets if form == Format.JSON), None)
     left = []
     if main is None and fresh and (main := _json_beside(transcript, targets)) is not None:

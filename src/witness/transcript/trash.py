@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from witness.audio.source import possible_paths
 from witness.errors import ConflictError, InputError, OutputError
-from witness.formats import document, output_paths
+from witness.formats import json_document, output_paths
 from witness.formats.registry import Format
 from witness.schema import Transcript
 from witness.storage import files, transaction, typed_json
@@ -192,7 +192,7 @@ def _move_files(path: Path, target: Path, recording: Path | None, about: bytes =
 def _recording_beside(path: Path) -> Path | None:
     """Return the path beside the transcript that its recording would have; None: unreadable transcript."""
     try:
-        head = document.decode_head(files.read(path))
+        head = json_document.decode_head(files.read(path))
     except OSError:
         return None
     return None if head is None else path.with_name(PurePosixPath(head.audio.path.replace("\\", "/")).name)

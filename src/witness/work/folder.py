@@ -15,7 +15,7 @@ from pathlib import Path
 
 from witness.audio.source import ENDINGS, refuse_address
 from witness.errors import ForeignError, OutputError, UsageError, WitnessError
-from witness.formats import document, output_paths
+from witness.formats import json_document, output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
 from witness.storage import files, transaction
@@ -338,11 +338,11 @@ class Folder:
             self.manifest.append(entry)  # so that it need not be hashed again
         return entry
 
-    def _saved(self, output: str, sha256: str | None) -> tuple[Path, document.DocumentHead | None]:
+    def _saved(self, output: str, sha256: str | None) -> tuple[Path, json_document.DocumentHead | None]:
         """Return the path of a JSON, and its summary if it is of a recording with this hash."""
         path = Path(output_paths.name_of(self.request.out / output, Format.JSON))
         with suppress(OSError):
-            summary = document.decode_head(files.read(path))
+            summary = json_document.decode_head(files.read(path))
             if summary is not None and summary.audio.sha256 == sha256:
                 return path, summary
         return path, None

@@ -226,7 +226,7 @@ def produce(job: Job, caller: Caller = Caller()) -> Outcome:
             twin = None if job.twin is None else _copy(job, Path(job.twin))
             transcript = twin or _recognize(job, caller, journal)
         from witness.audio import sound  # not before: a recognizer starts before any heavy import
-        from witness.formats import document, writers
+        from witness.formats import json_document, writers
 
         styled = transcript.styled(settings.style)
         beside = None if path is None else path.parent
@@ -234,7 +234,7 @@ def produce(job: Job, caller: Caller = Caller()) -> Outcome:
         left = _write(job, styled, files, page, opened, fresh=path is None and twin is None)
         for form in [form for form, file in files if file is None]:
             with caller.reporter.aside():
-                caller.show(writers.content(document.in_milliseconds(styled), form, page))
+                caller.show(writers.content(json_document.in_milliseconds(styled), form, page))
         if transcript.failure is None:
             journal.forget()
     failure = transcript.failure
@@ -310,14 +310,14 @@ def _write(
 
     `opened` is the store of a transcript that was changed. `fresh`: the models just made it.
     """
-    from witness.formats import document
+    from witness.formats import json_document
     from witness.transcript import previous, store
 
     left: tuple[str, ...] = ()
     if opened is not None:
         beside = [form for form, file in files if file == store.sibling(opened.path, form)]
         link = opened.findings_link(transcript.audio.sha256)
-        changed = document.in_milliseconds(transcript)
+        changed = json_document.in_milliseconds(transcript)
         left = opened.write(changed, link, also=beside, sound=page).left
         files = [(form, file) for form, file in files if form not in beside]
     files = [(form, file) for form, file in files if file is not None]
@@ -356,11 +356,11 @@ def render(transcript: Transcript, form: str) -> str | bytes:
 
     Raises UsageError for another format, WitnessError if its library is not installed.
     """
-    from witness.formats import document, writers
+    from witness.formats import json_document, writers
 
     known = chosen(Format, form)
     output_paths.check_libraries([known])
-    content = writers.content(document.in_milliseconds(transcript), known)
+    content = writers.content(json_document.in_milliseconds(transcript), known)
     return content if known.about.binary else content.decode()
 
 
