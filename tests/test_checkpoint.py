@@ -76,18 +76,18 @@ def tensor(count: int, shape: bytes, strides: bytes, offset: int = 0, kind: byte
     ("program", "sign"),
     [
         (tensor(4, b"K\x04\x85", b"K\x01\x85"), None),
-        (tensor(5, b"K\x04\x85", b"K\x01\x85"), "not those announced"),
-        (tensor(4, b"K\x05\x85", b"K\x01\x85"), "not those announced"),
-        (tensor(4, b"K\x04\x85", b"K\x01\x85", offset=1), "not those announced"),
-        (tensor(4, b"K\x04\x85", b"K\x01\x85", offset=-1), "impossible shape"),
-        (tensor(4, b"J\xff\xff\xff\xff\x85", b"K\x01\x85"), "impossible shape"),
-        (tensor(4, b"K\x02K\x02\x86", b"K\x01K\x02\x86"), "another order"),
-        (tensor(4, b"K\x04\x85", b"K\x00\x85"), "another order"),
+        (tensor(5, b"K\x04\x85", b"K\x01\x85"), "smaller than requested"),
+        (tensor(4, b"K\x05\x85", b"K\x01\x85"), "incompatible with shape"),
+        (tensor(4, b"K\x04\x85", b"K\x01\x85", offset=1), "incompatible with shape"),
+        (tensor(4, b"K\x04\x85", b"K\x01\x85", offset=-1), "incompatible with shape"),
+        (tensor(4, b"J\xff\xff\xff\xff\x85", b"K\x01\x85"), "negative dimensions"),
+        (tensor(4, b"K\x02K\x02\x86", b"K\x01K\x03\x86"), "incompatible with shape"),
+        (tensor(4, b"K\x04\x85", b"K\x02\x85"), "incompatible with shape"),
         (tensor(4, b"K\x04\x85", b"K\x01\x85", kind=b"Half"), "another kind"),
         (b"\x80\x02}.", "no dictionary"),
         (b"\x80\x02K\x01.", "no dictionary"),
         (b"\x80\x02}(X\x01\x00\x00\x00aK\x01u.", "something else"),
-        (b"\x80\x02u.", "not a PyTorch checkpoint|Witness reads"),
+        (b"\x80\x02u.", "not a PyTorch checkpoint"),
         (b"\x80\x02" + b"(" * 1000 + b"t" * 1000 + b".", "no dictionary"),
         (b"", "."),
     ],
@@ -102,26 +102,12 @@ def test_what_does_not_fit_is_refused(program: bytes, sign: str | None) -> None:
     assert "\n" not in str(failure.value)
 
 
-def test_a_zip_that_swells_is_refused() -> None:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/data.pkl", b"\x80\x02}.")
-        archive.writestr("a/data/0", bytes(convert.LARGEST + 1))
-    assert len(content.getvalue()) < 1 << 20
-    with pytest.raises(ValueError, match="more than 256 MiB"):
-        convert.read_checkpoint(content.getvalue())
-    with pytest.raises(ValueError, match=r"data\.pkl is too large"):
-        convert.read_checkpoint(of_program(bytes(convert.LARGEST_PROGRAM + 1)))
-
-
-def test_one_file_for_many_arrays_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    item = tensor(250, b"K\xfa\x85", b"K\x01\x85").removeprefix(b"\x80\x02}(").removesuffix(b"u.")
-    many = b"".join(item.replace(b"\x00a", b"\x00" + bytes([letter]), 1) for letter in b"abcde")
-    content = of_program(b"\x80\x02}(" + many + b"u.", **{"0": bytes(1000)})
-    assert len(convert.read_checkpoint(content)) == 5
-    monkeypatch.setattr(convert, "LARGEST", 4_000)
-    with pytest.raises(ValueError, match="its arrays have more"):
-        convert.read_checkpoint(content)
+def test_arrays_may_lie_in_another_order() -> None:
+    """As PyTorch keeps a transposed array: the steps say it."""
+    content = of_program(
+        tensor(4, b"K\x02K\x02\x86", b"K\x01K\x02\x86"), **{"0": np.arange(4, dtype=np.float32).tobytes()}
+    )
+    np.testing.assert_array_equal(convert.read_checkpoint(content)["a"], [[0, 2], [1, 3]])
 
 
 @pytest.mark.parametrize(

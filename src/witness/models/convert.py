@@ -5,9 +5,9 @@ is a program, which Python's own `pickle` runs. Here it is only read (`pickletoo
 texts, numbers, dictionaries, tuples and tensors. Classes of other packages become placeholders: nothing of
 theirs is imported, and an instruction that is not in the list ends the reading.
 
-The graphs are written field by field, not by `onnx.helper`, whose defaults may change, and every number is
-computed with operations that IEEE 754 defines to the last bit. So the bytes are the same on every machine and
-with every version of onnx, and the catalogue can pin their sha256.
+Every number is computed with operations that IEEE 754 defines to the last bit. So the bytes are the same on
+every machine, and the catalogue can pin their sha256. It pins that of the checkpoints, too: only these two
+reach this module, and nothing here has to withstand others.
 """
 
 from __future__ import annotations
@@ -17,17 +17,13 @@ import itertools
 import math
 import pickletools
 import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from witness.schema import SAMPLE_RATE, Float32, Float64
-
-if TYPE_CHECKING:
-    import onnx
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Float32]
@@ -37,20 +33,6 @@ Shape = Sequence[str | int]
 OPSET = 17
 IR_VERSION = 8
 """Of ONNX 1.12, which brought opset 17."""
-LARGEST = 256 << 20
-"""Bytes of all arrays together; CAM++ has 28 MB."""
-LARGEST_PROGRAM = 4 << 20
-"""Bytes of the pickle; that of CAM++, with 937 tensors, has 0.13 MB."""
-STORAGES: dict[str, np.dtype[Any]] = {
-    "torch FloatStorage": np.dtype("<f4"),
-    "torch LongStorage": np.dtype("<i8"),
-}
-"""The kinds of numbers, by the names that the pickle gives them."""
-TENSOR = "torch._utils _rebuild_tensor_v2"
-DICTIONARY = "collections OrderedDict"
-
-_MARK = object()
-"""The begin of the items of a list, a tuple or a dictionary on the stack."""
 
 
 def onnx_of(name: str, content: bytes) -> bytes:
@@ -60,193 +42,113 @@ def onnx_of(name: str, content: bytes) -> bytes:
     """
     make = {"segmentation-3.0": segmentation, "campplus-zh-en": campplus}[name]
     arrays = read_checkpoint(content)
-    try:
+    with _refusing("its arrays do not fit together"):
         return make(arrays)
+
+
+@contextmanager
+def _refusing(reason: str) -> Iterator[None]:
+    """Make ValueErrors of the errors of many classes that numpy, onnx and zipfile raise for other files."""
+    try:
+        yield
     except ValueError:
         raise
-    except Exception as error:  # numpy and onnx raise many errors for arrays of other sizes
-        raise ValueError(f"its arrays do not fit together ({' '.join(str(error).split())[:120]})") from error
+    except Exception as error:
+        raise ValueError(f"{reason} ({' '.join(str(error).split())[:120]})") from error
 
 
 # --- checkpoints ---
 
 
-@dataclass(frozen=True)
-class _Name:
-    """A function or class that the pickle names. It is never looked up."""
-
-    name: str
-
-
-class _Foreign:
-    """A placeholder for an object of another package."""
-
-
-@dataclass(frozen=True)
-class _Storage:
-    """A file of numbers, as the pickle announces it."""
-
-    dtype: np.dtype[Any]
-    key: str
-    count: int
-
-
 def read_checkpoint(content: bytes) -> dict[str, Array]:
     """Return the arrays of a checkpoint, or of its state_dict, by name.
 
-    Raises ValueError if it is no such file, or not whole, or announces more than LARGEST.
+    Raises ValueError if it is no such file, or not whole.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return _Checkpoint(archive).arrays()
-    except ValueError:
-        raise
-    except (
-        zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, KeyError,
-        IndexError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError,
-    ) as error:  # fmt: skip
-        raise ValueError(f"not a PyTorch checkpoint ({' '.join(str(error).split())[:120]})") from error
-
-
-class _Checkpoint:
-    """An archive, and the machine that reads its pickle."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-        if sum(info.file_size for info in archive.infolist()) > LARGEST:
-            _refuse(f"it has more than {LARGEST >> 20} MiB")
+    with _refusing("not a PyTorch checkpoint"), zipfile.ZipFile(io.BytesIO(content)) as archive:
         programs = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if len(programs) != 1:
-            _refuse(f"it has {len(programs)} files data.pkl instead of one")
-        self._root = programs[0].removesuffix("data.pkl")
-        self._used = 0
-
-    def arrays(self) -> dict[str, Array]:
-        info = self._archive.getinfo(f"{self._root}data.pkl")
-        if info.file_size > LARGEST_PROGRAM:
-            _refuse("its data.pkl is too large")
-        top = self._run(self._archive.read(info))
+            raise ValueError(f"it has {len(programs)} files data.pkl instead of one")
+        top = _run(archive.read(programs[0]), archive, programs[0].removesuffix("data.pkl"))
         arrays = top.get("state_dict", top) if isinstance(top, dict) else None
         if not isinstance(arrays, dict) or not arrays:
-            _refuse("it holds no dictionary of arrays")
+            raise ValueError("it holds no dictionary of arrays")
         for name, array in arrays.items():
             if not isinstance(name, str) or not isinstance(array, np.ndarray):
-                _refuse("its dictionary holds something else than arrays")
+                raise ValueError("its dictionary holds something else than arrays")
         return arrays
 
-    def _run(self, program: bytes) -> Any:
-        stack: list[Any] = []
-        memory: dict[int, Any] = {}
-        argument: Any
-        for instruction, argument, _ in pickletools.genops(program):
-            match instruction.name:
-                case "PROTO":
-                    pass
-                case "STOP":
-                    return stack.pop()
-                case "NONE":
-                    stack.append(None)
-                case "NEWTRUE" | "NEWFALSE":
-                    stack.append(instruction.name == "NEWTRUE")
-                case "BININT" | "BININT1" | "BININT2" | "BINFLOAT" | "BINUNICODE":
-                    stack.append(argument)
-                case "GLOBAL":
-                    stack.append(_Name(str(argument)))
-                case "MARK":
-                    stack.append(_MARK)
-                case "BINPUT" | "LONG_BINPUT":
-                    memory[argument] = stack[-1]
-                case "BINGET" | "LONG_BINGET":
-                    stack.append(memory[argument])
-                case "EMPTY_DICT":
-                    stack.append({})
-                case "EMPTY_LIST":
-                    stack.append([])
-                case "EMPTY_TUPLE":
-                    stack.append(())
-                case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                    items = [stack.pop() for _ in range(int(instruction.name[-1]))]
-                    stack.append(tuple(reversed(items)))
-                case "TUPLE":
-                    stack.append(tuple(_pop_to_mark(stack)))
-                case "APPENDS":
-                    items = _pop_to_mark(stack)
+
+def _tensor(numbers: Array, offset: int, shape: Sequence[int], strides: Sequence[int], *_: Any) -> Array:
+    """Return a part of a file of numbers as an array. NumPy refuses it if it is not within the file."""
+    size = numbers.itemsize
+    return np.ndarray(shape, numbers.dtype, numbers, offset * size, [step * size for step in strides])
+
+
+GLOBALS: dict[str, Any] = {
+    "torch FloatStorage": np.dtype("<f4"),
+    "torch LongStorage": np.dtype("<i8"),
+    "torch._utils _rebuild_tensor_v2": _tensor,
+}
+"""The names in the pickle that mean something. All others are classes, whose objects become dictionaries."""
+CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+
+
+def _run(program: bytes, archive: zipfile.ZipFile, root: str) -> Any:
+    """Return the object that a pickle describes; its numbers are files in the folder `root`."""
+    stack: list[Any] = []
+    below: list[list[Any]] = []
+    """Stacks under the marks."""
+    memory: dict[int, Any] = {}
+    argument: Any
+    for instruction, argument, _ in pickletools.genops(program):
+        match instruction.name:
+            case "STOP":
+                return stack.pop()
+            case "NONE" | "NEWTRUE" | "NEWFALSE" | "EMPTY_TUPLE":
+                stack.append(CONSTANTS[instruction.name])
+            case "BININT" | "BININT1" | "BININT2" | "BINFLOAT" | "BINUNICODE":
+                stack.append(argument)
+            case "GLOBAL":
+                stack.append(GLOBALS.get(argument))
+            case "BINPUT" | "LONG_BINPUT":
+                memory[argument] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(memory[argument])
+            case "EMPTY_DICT":
+                stack.append({})
+            case "EMPTY_LIST":
+                stack.append([])
+            case "MARK":
+                below.append(stack)
+                stack = []
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                size = int(instruction.name[-1])
+                stack[-size:] = [tuple(stack[-size:])]
+            case "TUPLE" | "APPENDS" | "SETITEMS":
+                items, stack = stack, below.pop()
+                if instruction.name == "TUPLE":
+                    stack.append(tuple(items))
+                elif instruction.name == "APPENDS":
                     stack[-1].extend(items)
-                case "SETITEM":
-                    value, key = stack.pop(), stack.pop()
-                    _put(stack[-1], [key, value])
-                case "SETITEMS":
-                    items = _pop_to_mark(stack)
-                    _put(stack[-1], items)
-                case "BINPERSID":
-                    stack.append(_storage(*stack.pop()))
-                case "REDUCE" | "NEWOBJ":
-                    arguments, function = stack.pop(), stack.pop()
-                    stack.append(self._call(function, arguments))
-                case "BUILD":  # fills placeholders and dictionaries of arrays, which need nothing more
-                    stack.pop()
-                case name:
-                    _refuse(f"its data.pkl has the instruction {name}")
-        return _refuse("its data.pkl has no end")
-
-    def _call(self, function: Any, arguments: Any) -> Any:
-        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
-            _refuse("its data.pkl calls something that is not a function")
-        if function.name == TENSOR:
-            return self._tensor(*arguments[:4])
-        return {} if function.name == DICTIONARY else _Foreign()
-
-    def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> Array:
-        """Return a part of a storage as an array; its numbers must lie one after the other."""
-        if not isinstance(storage, _Storage) or not isinstance(shape, tuple):
-            _refuse("it has an array without numbers")
-        if not all(isinstance(size, int) and size >= 0 for size in (offset, *shape)):
-            _refuse("it has an array of an impossible shape")
-        # Rows one after the other: all that Witness's checkpoints have.
-        usual = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        if len(strides) != len(shape) or any(
-            stride != step for size, stride, step in zip(shape, strides, usual, strict=True) if size > 1
-        ):
-            _refuse("it has an array in another order than by rows")
-        count, size = math.prod(shape), storage.dtype.itemsize
-        info = self._archive.getinfo(f"{self._root}data/{storage.key}")
-        if info.file_size != storage.count * size or offset + count > storage.count:
-            _refuse(f"its array {storage.key[:40]} has {info.file_size} bytes, which are not those announced")
-        self._used += count * size
-        if self._used > LARGEST:  # one file may serve many arrays
-            _refuse(f"its arrays have more than {LARGEST >> 20} MiB")
-        numbers = np.frombuffer(self._archive.read(info), storage.dtype, count, offset * size)
-        return numbers.reshape(shape)
-
-
-def _refuse(why: str) -> NoReturn:
-    raise ValueError(f"not a checkpoint that Witness reads: {why}")
-
-
-def _storage(_: Any, type_: Any, key: Any, _device: Any, count: Any) -> _Storage:
-    if not isinstance(type_, _Name) or type_.name not in STORAGES:
-        _refuse("it has arrays of another kind than float32 and int64")
-    if not isinstance(key, str) or not isinstance(count, int):
-        _refuse("it has an array without a file")
-    return _Storage(STORAGES[type_.name], key, count)
-
-
-def _pop_to_mark(stack: list[Any]) -> list[Any]:
-    # Not list.index, which compares arrays.
-    mark = next((index for index in reversed(range(len(stack))) if stack[index] is _MARK), None)
-    if mark is None:
-        _refuse("its data.pkl takes more than it has")
-    items = stack[mark + 1 :]
-    del stack[mark:]
-    return items
-
-
-def _put(target: Any, items: list[Any]) -> None:
-    """Put keys and values, in turn, into a dictionary; a placeholder needs none."""
-    if isinstance(target, dict):
-        target.update(zip(items[::2], items[1::2], strict=True))
-    elif not isinstance(target, _Foreign):
-        _refuse("its data.pkl fills something that is not a dictionary")
+                else:
+                    stack[-1].update(zip(items[::2], items[1::2], strict=True))
+            case "SETITEM":
+                value, key = stack.pop(), stack.pop()
+                stack[-1][key] = value
+            case "BINPERSID":
+                _, dtype, key, _, count = stack.pop()
+                if not isinstance(dtype, np.dtype):
+                    raise ValueError("it has arrays of another kind than float32 and int64")
+                stack.append(np.frombuffer(archive.read(f"{root}data/{key}"), dtype, count))
+            case "REDUCE" | "NEWOBJ":
+                arguments, function = stack.pop(), stack.pop()
+                stack.append(_tensor(*arguments) if function is _tensor else {})
+            case "BUILD":  # fills dictionaries of classes and arrays, which need nothing more
+                stack.pop()
+            case name if name != "PROTO":
+                raise ValueError(f"its data.pkl has the instruction {name}")
+    raise ValueError("its data.pkl has no end")
 
 
 # --- graphs ---
@@ -260,7 +162,8 @@ class _Graph:
 
         self._onnx = onnx
         self._arrays = arrays
-        self._graph = onnx.GraphProto()
+        self._constants: list[onnx.TensorProto] = []
+        self._nodes: list[onnx.NodeProto] = []
 
     def array(self, name: str) -> Float32:
         if name not in self._arrays:
@@ -273,14 +176,10 @@ class _Graph:
             number for number in itertools.count() if pattern.format(first + number) not in self._arrays
         )
 
-    def constant(self, array: np.ndarray[Any, Any], name: str = "") -> str:
-        name = name or f"constant_{len(self._graph.initializer)}"
-        proto = self._onnx.TensorProto
-        data_type = proto.INT64 if array.dtype == np.int64 else proto.FLOAT
-        array = np.asarray(array, "<i8" if data_type == proto.INT64 else "<f4", order="C")
-        self._graph.initializer.append(
-            proto(dims=array.shape, data_type=data_type, name=name, raw_data=array.tobytes())
-        )
+    def constant(self, array: Array, name: str = "") -> str:
+        name = name or f"constant_{len(self._constants)}"
+        array = np.ascontiguousarray(array, np.int64 if array.dtype == np.int64 else np.float32)
+        self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
     def integers(self, *values: int) -> str:
@@ -290,40 +189,24 @@ class _Graph:
         return self.constant(self.array(name), name)
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        output = output or f"{operator.lower()}_{len(self._graph.node)}"
-        made = [self._attribute(name, value) for name, value in attributes.items()]
-        self._graph.node.append(
-            self._onnx.NodeProto(op_type=operator, input=inputs, output=[output], attribute=made)
-        )
+        output = output or f"{operator.lower()}_{len(self._nodes)}"
+        node = self._onnx.helper.make_node(operator, inputs, [output])
+        # One by one: all together they would be sorted, and the pinned bytes have them in this order.
+        node.attribute.extend(self._onnx.helper.make_attribute(*item) for item in attributes.items())
+        self._nodes.append(node)
         return output
 
-    def _attribute(self, name: str, value: Any) -> onnx.AttributeProto:
-        proto = self._onnx.AttributeProto
-        if isinstance(value, float):
-            return proto(name=name, type=proto.FLOAT, f=value)
-        if isinstance(value, int):
-            return proto(name=name, type=proto.INT, i=value)
-        if isinstance(value, str):
-            return proto(name=name, type=proto.STRING, s=value.encode())
-        return proto(name=name, type=proto.INTS, ints=value)
-
     def finish(self, name: str, source: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
-        self._graph.name = name
-        self._graph.input.append(self._value(*source))
-        self._graph.output.append(self._value(*result))
-        opset = self._onnx.OperatorSetIdProto(domain="", version=OPSET)
-        model = self._onnx.ModelProto(
-            ir_version=IR_VERSION, producer_name="witness", graph=self._graph, opset_import=[opset]
+        helper = self._onnx.helper
+        ends = [[helper.make_tensor_value_info(end, 1, shape)] for end, shape in (source, result)]
+        model = helper.make_model(
+            helper.make_graph(self._nodes, name, *ends, self._constants),
+            ir_version=IR_VERSION,
+            producer_name="witness",
+            opset_imports=[helper.make_opsetid("", OPSET)],
         )
         self._onnx.checker.check_model(model)
         return bytes(model.SerializeToString(deterministic=True))
-
-    def _value(self, name: str, shape: Shape) -> onnx.ValueInfoProto:
-        sizes = self._onnx.TensorShapeProto()
-        for size in shape:
-            sizes.dim.add(**({"dim_param": size} if isinstance(size, str) else {"dim_value": size}))
-        tensor = self._onnx.TypeProto.Tensor(elem_type=self._onnx.TensorProto.FLOAT, shape=sizes)
-        return self._onnx.ValueInfoProto(name=name, type=self._onnx.TypeProto(tensor_type=tensor))
 
 
 # --- segmentation-3.0 ---
