@@ -19,6 +19,7 @@ from conftest import ROOT
 from witness.errors import ModelError, UsageError
 from witness.models import ct2_header, user_files
 from witness.models import ggml_header as ggml_file
+from witness.options import Options
 from witness.recognition.aligner import mel_filters
 from witness.recognition.recognizer import check_model
 
@@ -76,14 +77,14 @@ def test_a_folder_says_what_it_holds(folder: Path) -> None:
     assert ct2_header.inspect(folder).multilingual
     found = user_files.read_recognizer(folder)
     assert (found.name, found.path, found.engine) == ("model", str(folder), "ctranslate2")
-    check_model(found, "de", translate=True)
+    check_model(found, Options(language="de", translate=True))
     english = user_files.read_recognizer(writer.write(folder.parent / "english"))
     assert not ct2_header.inspect(Path(english.path)).multilingual
-    check_model(english, "en", translate=False)
+    check_model(english, Options(language="en", translate=False))
     with pytest.raises(
         UsageError, match=r"english does not know the language 'de' \(it knows only English\)"
     ):
-        check_model(english, "de", translate=False)
+        check_model(english, Options(language="de", translate=False))
 
 
 def test_either_vocabulary_will_do(folder: Path) -> None:
@@ -308,7 +309,7 @@ def test_all_of_a_piece_tells_its_language(folder: Path) -> None:
     pytest.importorskip("ctranslate2")
     from witness.recognition.aligner import view
     from witness.recognition.ctranslate import CTranslate2Engine
-    from witness.recognition.engine_worker import Load
+    from witness.recognition.engine import Load
 
     engine = CTranslate2Engine(Load(str(folder), gpu=False, threads=1))
     sound = np.pad(ggml.tones(ggml.LOW, ggml.HIGH), (0, 4 * 16_000))

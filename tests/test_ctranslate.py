@@ -16,8 +16,8 @@ from witness import machine_limits
 from witness.audio import decode
 from witness.models import ct2_header
 from witness.options import Options
+from witness.recognition.engine import DecodeOptions, Load
 from witness.recognition.engine_client import RemoteEngine
-from witness.recognition.engine_worker import DecodeOptions, Load
 from witness.recognition.recognizer import TrackRecognizer
 from witness.recognition.vad import Speech
 from witness.schema import FRAMES, SAMPLE_RATE, ModelFile, Segmentation
@@ -75,7 +75,7 @@ def test_the_engine_has_that_many_workers(monkeypatch, folder):
     monkeypatch.setattr(machine_limits, "cores", lambda: 3)
     monkeypatch.setattr(machine_limits, "memory", lambda: 64 * GIGABYTE)
     engine = ctranslate.CTranslate2Engine(Load(str(folder), gpu=False, threads=3, aligner=None))
-    assert (engine.workers, engine.batch) == (3, 4)
+    assert (engine.abilities.workers, engine.abilities.batch) == (3, 4)
 
 
 # --- the same result to the last bit ---
@@ -174,7 +174,7 @@ def test_the_sides_of_a_call_are_recognized_in_the_order_of_time(folder, monkeyp
 
     class Watched(RemoteEngine):
         def receive(self, number):
-            asked.append(self._sent[number][1])
+            asked.append(self._sent[number].when)
             return super().receive(number)
 
     monkeypatch.setattr(recognizer, "RemoteEngine", Watched)

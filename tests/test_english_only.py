@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from witness.recognition.chunking import Piece
-from witness.recognition.engine_worker import ChunkResult, EngineToken
+from witness.recognition.engine import ChunkResult, EngineToken
 from witness.recognition.language_tracking import Doubts
 from witness.recognition.vad import FRAME_RATE
 

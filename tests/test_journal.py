@@ -15,6 +15,7 @@ import soundfile
 import ct2
 from conftest import CALL
 from witness import pipeline
+from witness.child import Child
 from witness.errors import CancelledError
 from witness.options import Options, Runtime
 from witness.recognition.engine_client import RemoteEngine
@@ -175,16 +176,19 @@ def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
     with Journal() as journal, pytest.raises(CancelledError):
         transcribed(talk, model, journal, cancel=cancel)
     monkeypatch.setattr(pipeline, "stream", None)  # the diarizer would fail
-    heard = []
-    monkeypatch.setattr(
-        RemoteEngine, "receive", lambda self, number: heard.append(1) or receive(self, number)
-    )
+    monkeypatch.setattr(RemoteEngine, "receive", receive)
     notes = []
     with Journal() as journal:
         again = transcribed(talk, model, journal, notes=notes)
     assert (again.words, again.turns, again.warnings) == (plain.words, plain.turns, plain.warnings)
     assert sum("continues where it stopped" in line for line in notes) == 1
-    monkeypatch.setattr(RemoteEngine, "send", None)  # the recognizer would fail
+    ask = Child.ask
+
+    def loading(child, request, *arguments):
+        assert request["do"] in ("load", "count")  # nothing is recognized again
+        return ask(child, request, *arguments)
+
+    monkeypatch.setattr(Child, "ask", loading)
     with Journal() as journal:
         third = transcribed(talk, model, journal)
     assert third.words == plain.words

@@ -22,7 +22,7 @@ from onnxasr import HIGH, LOW
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import WitnessError
 from witness.options import Options
-from witness.recognition.engine_worker import DecodeOptions
+from witness.recognition.engine import DecodeOptions
 from witness.recognition.recognizer import TrackRecognizer
 from witness.schema import ModelFile
 

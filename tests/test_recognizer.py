@@ -28,7 +28,7 @@ from witness.options import Options
 from witness.progress import AboutMachine, Reporter, no_progress
 from witness.recognition import engine_client, gpus, tokens, whisper_cpp
 from witness.recognition.chunking import BRIEF, WINDOW, Loudness, Piece, gaps, pieces
-from witness.recognition.engine_worker import ChunkResult, EngineToken
+from witness.recognition.engine import ChunkResult, EngineToken
 from witness.recognition.fallback import Coverage, Note, check_texts, doubt, format_notes, recognize_gaps
 from witness.recognition.language_tracking import (
     Tracker,
@@ -334,7 +334,7 @@ def test_leaving_ends_the_child_at_once(endless, working):
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
-        pid = running._remote._child.pid
+        pid = running._engine._child.pid
         assert alive(pid)
         begun = time.monotonic()
     assert time.monotonic() - begun < 15  # the piece takes much longer
@@ -353,7 +353,7 @@ def test_whoever_waits_for_words_can_change_their_mind(endless):
         running.send(ggml.tones(*[L] * 29))
         with pytest.raises(CancelledError):
             running.result()
-        pid = running._remote._child.pid
+        pid = running._engine._child.pid
     assert not alive(pid)
 
 
@@ -361,7 +361,7 @@ def test_an_exception_ends_the_child(model):
     running = started(model)
     with pytest.raises(KeyboardInterrupt), running:
         raise KeyboardInterrupt
-    assert not alive(running._remote._child.pid)
+    assert not alive(running._engine._child.pid)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -369,7 +369,7 @@ def test_a_killed_child_is_an_error_of_one_line(endless, working):
     with started(endless) as running:
         running.send(ggml.tones(*[L] * 29))
         working()
-        running._remote._child.kill()
+        running._engine._child.kill()
         begun = time.monotonic()
         with pytest.raises(TranscriptionError, match=r"^[^\n]*SIGKILL at 0:00[^\n]*endless\.bin[^\n]*$"):
             running.result()
@@ -384,7 +384,7 @@ def test_the_child_leaves_ctrl_c_to_its_parent(model):
     with started(model) as running:
         running.send(ggml.tones(L))
         running.result()
-        os.kill(running._remote._child.pid, signal.SIGINT)
+        os.kill(running._engine._child.pid, signal.SIGINT)
         running.send(ggml.tones(L, L))
         assert len(running.result().words) == 2
 
@@ -396,7 +396,7 @@ def test_a_killed_parent_leaves_no_orphan(endless):
         "from witness.schema import ModelFile\n"
         "running = TrackRecognizer(ModelFile('m', sys.argv[1], ''), threads=1)\n"
         "running.send(ggml.tones(*[300.0] * 29))\n"
-        "print(running._remote._child.pid, flush=True)\ntime.sleep(60)\n"
+        "print(running._engine._child.pid, flush=True)\ntime.sleep(60)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", code, str(endless)]

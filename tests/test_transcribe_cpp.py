@@ -22,7 +22,7 @@ from witness.doctor import checks
 from witness.models import recognizers
 from witness.options import Options, Recognizer
 from witness.recognition import gpus
-from witness.recognition.engine_worker import DecodeOptions
+from witness.recognition.engine import DecodeOptions
 from witness.recognition.recognizer import TrackRecognizer
 from witness.schema import ModelFile
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_loaded(child, model, tmp_path):
 def test_many_cores_would_wait_for_one_another(model, monkeypatch, cores, threads):
     import transcribe_cpp
 
-    from witness.recognition.engine_worker import Load
+    from witness.recognition.engine import Load
     from witness.recognition.transcribe_cpp import TranscribeCppEngine
 
     asked = []

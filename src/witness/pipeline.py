@@ -143,7 +143,7 @@ class Engine:
         except ModelError as error:
             return None, error
         if model is not None:
-            recognition.check_model(model, self.options.language, translate=self.options.translate)
+            recognition.check_model(model, self.options)
         return model, None
 
     @cached_property

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from witness.models import ct2_header
-from witness.recognition.engine_worker import EngineToken
+from witness.recognition.engine import EngineToken
 from witness.schema import SAMPLE_RATE, Float32, Float64
 
 FFT, HOP = 400, 160
@@ -41,7 +41,6 @@ class Aligner:
         """
         self._folder = Path(folder)
         self._bands = header.bands
-        self.workers = workers
         # int8: half the time of float32 with a processor that has instructions for it, and as good
         # (docs/decisions/2026-11-22-words.md); without them CTranslate2 takes another type.
         self.model = ctranslate2.models.Whisper(

@@ -15,9 +15,9 @@ import numpy as np
 
 from witness import machine_limits
 from witness.models import ct2_header
-from witness.recognition import aligner, engine_worker
+from witness.recognition import aligner, engine
 from witness.recognition.aligner import NO_TIMES, Aligner, view
-from witness.recognition.engine_worker import PROMPT, ChunkResult, DecodeOptions, Load, WorkerEngine
+from witness.recognition.engine import PROMPT, Abilities, ChunkResult, DecodeOptions, Engine, Load
 from witness.recognition.language_tracking import PART, SAMPLED, keep_allowed, may_change
 from witness.recognition.vad import FRAME
 from witness.schema import SAMPLE_RATE, Float32
@@ -66,21 +66,22 @@ def memory(header: ct2_header.Ct2Header) -> int:
     return int(4 * (attention + attended))
 
 
-class CTranslate2Engine(WorkerEngine):
+class CTranslate2Engine(Engine):
     """Model of CTranslate2."""
 
-    batch = BATCH
-    repeats_above = BRIEF / SAMPLE_RATE
-
     def __init__(self, load: Load) -> None:
-        self.device = "cpu"
         header = ct2_header.inspect(Path(load.model))
-        self._whisper = Aligner(
-            load.model, header, threads=load.threads, workers=workers(header, load.threads)
+        count = workers(header, load.threads)
+        self._whisper = whisper = Aligner(load.model, header, threads=load.threads, workers=count)
+        self.abilities = Abilities(
+            "cpu",
+            whisper.languages,
+            count,
+            BATCH,
+            translates=whisper.multilingual,
+            compares_languages=whisper.multilingual,
+            repeats_above=BRIEF / SAMPLE_RATE,
         )
-        self.workers = self._whisper.workers
-        self.translates = self.compares_languages = self._whisper.multilingual
-        self.languages: Sequence[str] = self._whisper.languages
         self._encoded: dict[bytes, Float32] = {}
         self._lock = Lock()
 
@@ -222,4 +223,4 @@ def _by_code(languages: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    engine_worker.run(CTranslate2Engine)
+    engine.run(CTranslate2Engine)

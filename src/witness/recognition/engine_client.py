@@ -5,25 +5,32 @@ An engine that fails on a GPU, early or late, continues in a new child on the CP
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from itertools import islice
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError
-from witness.models.recognizers import INSTALL
+from witness.models.recognizers import INSTALL, MODULES
 from witness.options import Recognizer as Name
 from witness.progress import AboutMachine
 from witness.recognition import gpus
-from witness.recognition.engine_worker import Abilities, ChunkResult, DecodeOptions, EngineToken, Load
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Load
 from witness.schema import Float32, ModelFile
+from witness.storage import typed_json
+from witness.storage.checkpoint import Journal
 
 CHILDREN = {
     Name.WHISPER_CPP: "witness.recognition.whisper_cpp",
@@ -36,17 +43,30 @@ RELOAD = "`witness models verify` checks a model, `witness models fetch` gets a 
 SMALLER = "a smaller model needs less memory"
 NO_GPU = "GGML_VK_VISIBLE_DEVICES= keeps it off the GPU"
 
-Request = tuple[dict[str, Any], str, Sequence[Float32]]
-"""A request, its time in words for messages, and its samples."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Pieces to recognize, and their texts in the journal."""
+
+    message: dict[str, Any]
+    when: str
+    """Time of the pieces in words, for messages."""
+    parts: Sequence[Float32]
+    """Samples of the pieces that the journal lacks."""
+    texts: Sequence[tuple[str, ChunkResult | None]]
+    """Key of each piece in the journal, and its text there."""
 
 
 class RemoteEngine:
-    """Engine in a child process for one thread; another may call `kill`.
+    """Engine in a child process for one thread; another may call `kill`. It decodes nothing twice: a journal
+    keeps its texts by the samples and the options.
 
     Every method but `kill` raises TranscriptionError, whose message says when and names the model.
     """
 
-    def __init__(self, model: ModelFile, *, threads: int, gpu: bool) -> None:
+    def __init__(self, model: ModelFile, *, threads: int, gpu: bool, journal: Journal) -> None:
         """Start the child. `gpu`: use a GPU if the engine can."""
         self.name = Name(model.engine or Name.WHISPER_CPP)
         self.path = str(Path(model.path).absolute())
@@ -55,11 +75,13 @@ class RemoteEngine:
         """Warnings for the reader of the words; the caller empties the list."""
         self._threads = threads
         self._aligner = model.aligner
+        self._journal = journal
+        self._model = [model.sha256, self.name, _version(self.name), model.aligner]
         able = self.name == Name.TRANSCRIBE_CPP or (self.name == Name.WHISPER_CPP and gpus.has_gpu_backend())
         self._gpu = gpu and able
-        self._number = 0
+        self._numbers = count()
         self._sent: dict[int, Request] = {}
-        """Requests to recognize pieces without a reply yet, in order."""
+        """Requests without a reply yet, in order."""
         self._starting = threading.Lock()
         self._killed = False
         self._child = _start(self.name, gpu=self._gpu)
@@ -79,37 +101,52 @@ class RemoteEngine:
         Empty: the engine cannot tell. An engine that does not compare languages returns one dict with the
         language of the whole piece. `when` is for messages.
         """
+        key = self._key(f"languages {list(ends)}", samples)
+        if (kept := _read(self._journal.get(key), list[dict[str, float]])) is not None:
+            return kept
         request = {"do": "languages", "ends": list(ends)}
         reply = self._with_fallback(lambda: self._ask(request, when, [samples]))
         languages: list[dict[str, float]] = reply["languages"]
+        self._journal.add(key, json.dumps(languages).encode())
         return languages
 
     def send(self, parts: Sequence[Float32], options: DecodeOptions, when: str) -> int:
         """Start to recognize at most `abilities.batch` pieces; return the number for `done` and `receive`."""
-        number, self._number = self._number, self._number + 1
-        lengths = [len(part) for part in parts]
-        request = {"do": "hear", "number": number, "lengths": lengths, **asdict(options)}
-        self._sent[number] = request, when, parts
-        self._with_fallback(lambda: self._ask(*self._sent[number]), sent=len(self._sent) - 1)
+        text_options = json.dumps(asdict(replace(options, threads=0)))  # threads change no word
+        keys = [self._key(text_options, part) for part in parts]
+        texts = [(key, _read(self._journal.get(key), ChunkResult)) for key in keys]
+        missing = [part for part, (_, kept) in zip(parts, texts, strict=True) if kept is None]
+        number = next(self._numbers)
+        message = {"do": "hear", "number": number, "lengths": list(map(len, missing)), **asdict(options)}
+        self._sent[number] = request = Request(message, when, missing, texts)
+        self._with_fallback(lambda: self._hear(request), sent=len(self._sent) - 1)
         return number
 
     def done(self, number: int) -> bool:
         """Return whether `receive` would not wait."""
-        done: bool = self._ask_about(number, "done")["done"]
-        return done
+        return not self._sent[number].parts or self._ask_about(number, "done")["done"]
 
     def receive(self, number: int) -> list[ChunkResult]:
         """Return the texts of a request, once."""
-        results = self._ask_about(number, "heard")["heard"]
-        del self._sent[number]
-        return [
-            ChunkResult(**{**result, "tokens": [EngineToken(*token) for token in result["tokens"]]})
-            for result in results
-        ]
+        reply = self._ask_about(number, "heard")["heard"] if self._sent[number].parts else ()
+        new = iter(msgspec.convert(reply, list[ChunkResult]))
+        texts = []
+        for key, kept in self._sent.pop(number).texts:
+            texts.append(kept or next(new))
+            if kept is None:
+                self._journal.add(key, json.dumps(asdict(texts[-1])).encode())
+        return texts
+
+    def _key(self, options: str, samples: Float32) -> str:
+        """Name a result by the model, the device, the options and the samples."""
+        return json.dumps([*self._model, self.abilities.device, options, sha256(samples.data).hexdigest()])
 
     def _ask_about(self, number: int, do: str) -> dict[str, Any]:
-        request, when = {"do": do, "number": number}, self._sent[number][1]
+        request, when = {"do": do, "number": number}, self._sent[number].when
         return self._with_fallback(lambda: self._ask(request, when), sent=len(self._sent))
+
+    def _hear(self, request: Request) -> dict[str, Any]:
+        return self._ask(request.message, request.when, request.parts) if request.parts else {}
 
     def kill(self) -> None:
         """Kill the child, which holds nothing worth saving and may be deep inside the engine."""
@@ -120,7 +157,7 @@ class RemoteEngine:
     def _load(self) -> dict[str, Any]:
         load = Load(self.path, self._gpu, self._threads, self._aligner)
         reply = self._ask({"do": "load", **asdict(load)})
-        self.abilities = Abilities(**reply)
+        self.abilities = msgspec.convert(reply, Abilities)
         if self._gpu and self.abilities.device == "cpu":
             self._gpu = False
             self.warnings.append(
@@ -146,7 +183,7 @@ class RemoteEngine:
         if work != self._load:
             self._load()
         for request in islice(self._sent.values(), sent):
-            self._ask(*request)
+            self._hear(request)
         return work()
 
     def _ask(
@@ -201,3 +238,16 @@ def _start(name: Name, *, gpu: bool) -> Child:
     if not gpu:  # a faulty driver crashes on the question for its devices
         environment["GGML_VK_VISIBLE_DEVICES"] = ""
     return Child(CHILDREN[name], environment)
+
+
+def _read(content: bytes | None, type_: type[T]) -> T | None:
+    with suppress(ValueError):
+        return None if content is None else typed_json.decode(content, type_)
+    return None
+
+
+def _version(name: Name) -> str | None:
+    try:
+        return version(MODULES[name][0])
+    except PackageNotFoundError:
+        return None

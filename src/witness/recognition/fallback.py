@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from witness.recognition.chunking import SHORTEST, Loudness, Piece
-from witness.recognition.engine_worker import ChunkResult
+from witness.recognition.engine import ChunkResult
 from witness.recognition.vad import FRAME_RATE
 from witness.schema import Word
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from witness.languages import MULTI, name
 from witness.recognition.chunking import Piece
-from witness.recognition.engine_worker import ChunkResult
+from witness.recognition.engine import ChunkResult
 from witness.recognition.fallback import ENOUGH, Recognized, flaw
 from witness.recognition.vad import FRAME_RATE
 from witness.schema import Int, Word
 
 if TYPE_CHECKING:  # a child process needs neither
-    from witness.recognition.cached_engine import CachedEngine
+    from witness.recognition.engine_client import RemoteEngine
     from witness.recognition.track_input import TrackInput
 
 SAMPLED = 3 * FRAME_RATE
@@ -86,7 +86,7 @@ class TrackLanguages:
     """Languages of a track, as an engine detects them."""
 
     def __init__(
-        self, track: TrackInput, languages: str | None, engine: CachedEngine, when: Callable[[Piece], str]
+        self, track: TrackInput, languages: str | None, engine: RemoteEngine, when: Callable[[Piece], str]
     ) -> None:
         """Use `engine`, which must compare languages; `when` names a piece in messages."""
         self._track = track

@@ -17,8 +17,8 @@ import numpy as np
 
 from witness._version import install
 from witness.models.session import CPU, one_thread, short_reason
-from witness.recognition import engine_worker
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, WorkerEngine
+from witness.recognition import engine
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Engine, EngineToken, Load
 from witness.schema import SAMPLE_RATE, Float32
 
 LONGEST = 30 * SAMPLE_RATE
@@ -47,26 +47,28 @@ CLOSING = tuple(".,?!;:…%)]}")
 """Characters that follow a word without a space. SentencePiece may put one there; onnx-asr omits it."""
 
 
-class OnnxAsrEngine(WorkerEngine):
+class OnnxAsrEngine(Engine):
     """Model of onnx-asr.
 
     A session runs in one thread, so that the text does not depend on the number of threads.
     """
-
-    prompts = False
-    repeats_above = 0.0
 
     def __init__(self, load: Load) -> None:
         folder = Path(load.model)
         model_type = _model_type(folder)
         self._model = _load(folder, model_type)
         # Only a model with an attention decoder takes instructions; its vocabulary has a token per language.
-        self._instructed = self.translates = model_type.endswith("-aed")
+        self._instructed = model_type.endswith("-aed")
         vocabulary = folder / "vocab.txt"
         spoken = LANGUAGE.findall(vocabulary.read_text("utf-8")) if self._instructed else []
-        self.languages: Sequence[str] = sorted(set(spoken))
-        self.device = "cpu"
-        self.workers = min(load.threads, WORKERS)
+        self.abilities = Abilities(
+            "cpu",
+            sorted(set(spoken)),
+            workers=min(load.threads, WORKERS),
+            prompts=False,
+            translates=self._instructed,
+            repeats_above=0.0,
+        )
 
     def detect_languages(self, samples: Float32, ends: Sequence[int]) -> Sequence[dict[str, float]]:  # noqa: ARG002
         """Return nothing: these models do not tell the language. Raises RuntimeError if they need it."""
@@ -74,7 +76,7 @@ class OnnxAsrEngine(WorkerEngine):
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
         return []
 
-    def count(self, text: str) -> int:  # noqa: ARG002 - `WorkerEngine`
+    def count(self, text: str) -> int:  # noqa: ARG002 - `Engine`
         """Raise RuntimeError: these models take no prompt."""
         raise RuntimeError("this model takes no prompt")
 
@@ -188,4 +190,4 @@ def _tokens(
 
 
 if __name__ == "__main__":
-    engine_worker.run(OnnxAsrEngine)
+    engine.run(OnnxAsrEngine)

@@ -10,13 +10,13 @@ seconds apart. The speaker of a word depends on its time.
 
 from __future__ import annotations
 
-import queue
 import re
 import threading
 import time
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -29,20 +29,12 @@ from witness.models import user_files
 from witness.options import Options
 from witness.progress import SILENT, Reporter
 from witness.recognition import language_tracking
-from witness.recognition.cached_engine import CachedEngine
 from witness.recognition.chunking import WINDOW, Loudness, Piece, pieces
-from witness.recognition.decode_queue import DecodeQueue
+from witness.recognition.engine import PROMPT, Abilities, DecodeOptions
 from witness.recognition.engine_client import RemoteEngine
-from witness.recognition.engine_worker import PROMPT, DecodeOptions
-from witness.recognition.fallback import (
-    DROPPED,
-    Note,
-    Recognized,
-    check_texts,
-    format_notes,
-    recognize_gaps,
-)
+from witness.recognition.fallback import DROPPED, Note, Recognized, check_texts, format_notes, recognize_gaps
 from witness.recognition.language_tracking import TrackLanguages
+from witness.recognition.piece_queue import PieceQueue
 from witness.recognition.tokens import NEAR, ends_inside
 from witness.recognition.track_input import TrackInput, language_near
 from witness.recognition.vad import FRAME_RATE, Speech
@@ -99,11 +91,9 @@ class TrackRecognizer:
         counting all tracks. Texts in `journal` are not recognized again, and new ones are added.
         """
         self._options = options
-        self._name = model.name
+        self._model = model
         self._threads = threads
         self._reporter = reporter
-        self._tracks: queue.SimpleQueue[Sequence[Sound] | None] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[Recognition | Exception] = queue.SimpleQueue()
         self._seconds = 0.0
         """Of all tracks that were sent."""
         self._listener: Listener = no_listener
@@ -111,10 +101,6 @@ class TrackRecognizer:
         """Recognized seconds of each track."""
         self._together = 1
         """Tracks that are recognized at the same time."""
-        self._pending = 0
-        """Tracks whose result the caller did not take yet."""
-        self._failure: Exception | None = None
-        self._refusal: UsageError | None = None
         self._prompt = ""
         """The vocabulary and the prompt, as the engine gets them."""
         self._warnings: list[str] = []
@@ -122,10 +108,11 @@ class TrackRecognizer:
         self._leaving = False
         self._cores_free = threading.Event()
         self._cores_free.set()
-        self._remote = RemoteEngine(model, threads=threads, gpu=gpu)
-        self._engine = CachedEngine(self._remote, model, journal or Journal())
-        self._helper = threading.Thread(target=self._recognize_all, daemon=True)
-        self._helper.start()
+        self._engine = RemoteEngine(model, threads=threads, gpu=gpu, journal=journal or Journal())
+        self._pool = ThreadPoolExecutor(1)
+        self._prepared = self._pool.submit(self._prepare)
+        self._results: deque[tuple[Future[list[Recognition]], int]] = deque()
+        """The work that recognizes a track, and the index in its result, of each track not taken yet."""
 
     def send(self, samples: Samples, speech: Speech | None = None) -> None:
         """Queue a track: (n,) mono at 16 kHz, which must not change before its result is there.
@@ -141,8 +128,8 @@ class TrackRecognizer:
         track if the speech of some is not final when their turn comes.
         """
         self._seconds += sum(len(samples) for samples, _ in tracks) / SAMPLE_RATE
-        self._pending += len(tracks)
-        self._tracks.put(tracks)
+        work = self._pool.submit(self._recognize_all, tracks)
+        self._results += [(work, number) for number in range(len(tracks))]
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` from another thread as words become final; set it before the first track."""
@@ -165,25 +152,18 @@ class TrackRecognizer:
         Raises TranscriptionError if the model cannot be used or the engine fails, UsageError if the model
         does not know the language, CancelledError if the reporter's `check` does.
         """
-        if not self._pending:
-            raise ValueError("no track was sent whose result is not taken yet")
-        while self._failure is None:
+        work, number = self._results[0]
+        while not work.done():
             self._reporter.check()
-            try:
-                # Without a limit of time, Ctrl-C would not get through on Windows.
-                outcome = self._results.get(timeout=0.5)
-            except queue.Empty:
-                continue
-            if isinstance(outcome, Recognition):
-                self._pending -= 1
-                return outcome
-            self._failure = outcome
-        raise self._failure
+            wait([work], 0.5)  # without a limit of time, Ctrl-C would not get through on Windows
+        recognition = work.result()[number]
+        self._results.popleft()
+        return recognition
 
     def check(self) -> None:
         """Raise UsageError if the model turned out to be unable to obey the options."""
-        if self._refusal is not None:
-            raise self._refusal
+        if self._prepared.done() and isinstance(error := self._prepared.exception(), UsageError):
+            raise error
 
     def __enter__(self) -> TrackRecognizer:
         return self
@@ -192,46 +172,28 @@ class TrackRecognizer:
         self, type_: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving = True
-        self._remote.kill()
+        self._engine.kill()
         self._cores_free.set()
-        self._tracks.put(None)
-        self._helper.join()
+        self._pool.shutdown(cancel_futures=True)
 
-    # --- the helper thread ---
+    # --- the thread of the pool ---
 
-    def _recognize_all(self) -> None:
-        """Recognize the tracks, one piece after the other, and put the results into `_results`."""
-        try:
-            self._remote.load()
-            self._check_options()
-            self._prompt, warnings = fit_or_warn(
-                self._options.vocabulary, self._options.prompt, self._remote.count, PROMPT
-            )
-            self._warnings += warnings
-            while (tracks := self._tracks.get()) is not None:
-                self._wait()
-                final = all(speech is None or speech.finished for _, speech in tracks)
-                for group in [tracks] if final else [[track] for track in tracks]:
-                    for recognition in self._recognize_together(group):
-                        self._results.put(recognition)
-        except Exception as error:  # raised again by result()
-            self._refusal = error if isinstance(error, UsageError) else None
-            self._results.put(error)
+    def _prepare(self) -> None:
+        """Load the model. Raises UsageError if it cannot obey the options."""
+        self._engine.load()
+        if problem := _problem(self._engine.abilities, self._options):
+            raise UsageError(f"{self._engine.path} {problem}; --whisper chooses another model")
+        self._prompt, self._warnings = fit_or_warn(
+            self._options.vocabulary, self._options.prompt, self._engine.count, PROMPT
+        )
 
-    def _check_options(self) -> None:
-        """Raise UsageError if the model cannot obey the options."""
-        abilities, options = self._remote.abilities, self._options
-        problem = None
-        unknown = set(language_tracking.requested(options.language)) - set(abilities.languages)
-        if unknown and abilities.languages:
-            only = "it knows only English" if list(abilities.languages) == ["en"] else "it knows others"
-            problem = f"does not know the language {min(unknown)!r} ({only})"
-        elif options.translate and not abilities.translates:
-            problem = "cannot translate"
-        elif (options.prompt or options.vocabulary) and not abilities.prompts:
-            problem = "takes neither a prompt nor a vocabulary"
-        if problem:
-            raise UsageError(f"{self._remote.path} {problem}; --whisper chooses another model")
+    def _recognize_all(self, tracks: Sequence[Sound]) -> list[Recognition]:
+        self._prepared.result()
+        while self._engine.abilities.device == "cpu" and not self._cores_free.wait(0.5):
+            self._check()
+        final = all(speech is None or speech.finished for _, speech in tracks)
+        groups = [tracks] if final else [[track] for track in tracks]
+        return [recognition for group in groups for recognition in self._recognize_together(group)]
 
     def _recognize_together(self, tracks: Sequence[Sound]) -> list[Recognition]:
         """Recognize some tracks, always the one that is least far. Raises TranscriptionError."""
@@ -261,7 +223,7 @@ class TrackRecognizer:
         coming = pieces(track.loudness, speech, self._check, longest=longest)
         first: list[Piece] = []
         languages = TrackLanguages(track, self._options.language, self._engine, self._when)
-        abilities = self._remote.abilities
+        abilities = self._engine.abilities
         language = language_tracking.fixed_language(self._options.language, abilities.languages)
         changes = language is None and abilities.compares_languages
         if language is None:
@@ -280,15 +242,16 @@ class TrackRecognizer:
         every: Iterable[Piece] = chain(first, coming)
         if speech is None or speech.finished:
             every = list(every)  # so that they can be shared out evenly
-        decode_queue = self._decode(track, every, decoding, soon=True)
-        texts = self._in_their_languages(track, decode_queue, decoding, languages)
+        queue = self._decode(track, every, decoding, soon=True)
+        decided = partial(self._decode, track, options=replace(decoding, among=None))
+        texts = languages.decide(self._with_progress(track, queue), decoding.language or "", decided)
         doubts = None
         if list(abilities.languages) == ["en"] and not languages.requested:
             doubts = language_tracking.Doubts()
             texts = doubts.counted(texts)
-        words, notes = yield from self._words(track, texts, decode_queue.ready, decoding)
+        words, notes = yield from self._words(track, texts, queue.ready, decoding)
         if doubts and doubts.prevail:
-            self._warnings.append(language_tracking.not_english(self._name))
+            self._warnings.append(language_tracking.not_english(self._model.name))
             notes = [note for note in notes if note.text == DROPPED]
         self._warnings += format_notes(notes, self._minutes)
         self._progress(track, duration)
@@ -298,9 +261,9 @@ class TrackRecognizer:
         elif language == MULTI:
             language = None
         self._warnings += language_tracking.several_languages(words, self._minutes)
-        warnings = (*self._remote.warnings, *self._warnings)
-        self._remote.warnings, self._warnings = [], []
-        return Recognition(tuple(words), language, self._remote.abilities.device, warnings)
+        warnings = (*self._engine.warnings, *self._warnings)
+        self._engine.warnings, self._warnings = [], []
+        return Recognition(tuple(words), language, self._engine.abilities.device, warnings)
 
     def _words(
         self,
@@ -329,7 +292,7 @@ class TrackRecognizer:
             if until < inf:
                 after = words[-1].start if words else 0.0
                 certain = [gap for gap in gaps if gap.end <= min(until - SETTLED, after)]
-                if reported and len(certain) < self._remote.abilities.workers and ready():
+                if reported and len(certain) < self._engine.abilities.workers and ready():
                     return
             reported = True
             if certain:
@@ -337,7 +300,7 @@ class TrackRecognizer:
                 searched = certain[-1].end
             horizon = min([until, *(gap.start for gap in gaps[len(certain) :])]) - NEAR
             so_far = tuple(word for word in _in_order(words, from_gaps) if word.start < horizon)
-            self._listener(track.number, Recognition(so_far, None, self._remote.abilities.device), horizon)
+            self._listener(track.number, Recognition(so_far, None, self._engine.abilities.device), horizon)
 
         again = partial(self._decode, track, options=careful)
         repeats = partial(self._repeats, decoding)
@@ -357,28 +320,14 @@ class TrackRecognizer:
 
     def _repeats(self, decoding: DecodeOptions, piece: Piece) -> bool:
         """Return whether a second try would give the same text: the same search, and no prompt to drop."""
-        above = self._remote.abilities.repeats_above
+        above = self._engine.abilities.repeats_above
         searched = above is not None and len(piece) > above * FRAME_RATE
         return searched and not decoding.greedy and not decoding.prompt
 
-    def _in_their_languages(
-        self,
-        track: TrackInput,
-        texts: Iterable[Recognized],
-        decoding: DecodeOptions,
-        languages: TrackLanguages,
-    ) -> Iterator[Recognized]:
-        """Yield the text of each piece, in order, in its language, and report progress."""
-
-        def with_progress() -> Iterator[Recognized]:
-            for piece, text in texts:
-                self._progress(track, min(piece.end, len(track.samples) / SAMPLE_RATE))
-                yield piece, text
-
-        decided = replace(decoding, among=None)
-        return languages.decide(
-            with_progress(), decoding.language or "", lambda missing: self._decode(track, missing, decided)
-        )
+    def _with_progress(self, track: TrackInput, texts: Iterable[Recognized]) -> Iterator[Recognized]:
+        for piece, text in texts:
+            self._progress(track, min(piece.end, len(track.samples) / SAMPLE_RATE))
+            yield piece, text
 
     def _minutes(self, seconds: float) -> str:
         """Format a time in the recording: 0:07, 61:05."""
@@ -394,7 +343,7 @@ class TrackRecognizer:
 
     def _decode(
         self, track: TrackInput, pieces: Iterable[Piece], options: DecodeOptions, *, soon: bool = False
-    ) -> DecodeQueue:
+    ) -> PieceQueue:
         """Return the texts of pieces, in order."""
 
         def send(group: Sequence[Piece]) -> int:
@@ -404,7 +353,7 @@ class TrackRecognizer:
             )
 
         count = len(pieces) if isinstance(pieces, Sized) else len(track) // WINDOW
-        return DecodeQueue(self._engine, send, pieces, count=count, beside=self._together, soon=soon)
+        return PieceQueue(self._engine, send, pieces, count=count, beside=self._together, soon=soon)
 
     def _recognize_gaps(
         self, track: TrackInput, gaps: Sequence[Piece], words: Sequence[Word], decoding: DecodeOptions
@@ -420,11 +369,6 @@ class TrackRecognizer:
             track.coverage,
         )
 
-    def _wait(self) -> None:
-        """Wait until the CPU is free."""
-        while self._remote.abilities.device == "cpu" and not self._cores_free.wait(0.5):
-            self._check()
-
     def _check(self) -> None:
         if self._leaving:
             raise TranscriptionError("the recognizer was closed before all words were there")
@@ -434,15 +378,27 @@ def _in_order(words: Sequence[Word], from_gaps: Sequence[Word]) -> list[Word]:
     return sorted([*words, *from_gaps], key=lambda word: word.start)
 
 
-def check_model(model: ModelFile, language: str | None, *, translate: bool) -> None:
+def check_model(model: ModelFile, options: Options) -> None:
     """Raise UsageError if an English-only model is to recognize another language or to translate.
 
     A file that cannot be read passes: loading it raises an error that says why.
     """
-    other = language not in (None, "en", MULTI) and "en" not in (language or "").split(",")
-    if (other or translate) and user_files.english_only(model):
-        problem = f"does not know the language {language!r}" if other else "cannot translate"
-        raise UsageError(f"{model.name} {problem} (it knows only English); --whisper chooses another model")
+    english = Abilities("cpu", ["en"], translates=False)
+    if user_files.english_only(model) and (problem := _problem(english, options)):
+        raise UsageError(f"{model.name} {problem}; --whisper chooses another model")
+
+
+def _problem(abilities: Abilities, options: Options) -> str | None:
+    """Return the option that a model with these abilities cannot obey, or None."""
+    unknown = set(language_tracking.requested(options.language)) - set(abilities.languages)
+    if unknown and abilities.languages:
+        only = "it knows only English" if list(abilities.languages) == ["en"] else "it knows others"
+        return f"does not know the language {min(unknown)!r} ({only})"
+    if options.translate and not abilities.translates:
+        return "cannot translate"
+    if (options.prompt or options.vocabulary) and not abilities.prompts:
+        return "takes neither a prompt nor a vocabulary"
+    return None
 
 
 def without_control_tokens(text: str) -> str:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from witness.recognition import chunking
 from witness.recognition.chunking import Piece
-from witness.recognition.engine_worker import EngineToken
+from witness.recognition.engine import EngineToken
 from witness.recognition.vad import FRAME_RATE
 from witness.schema import CLOSING, SENTENCE_ENDS, Bool, Word
 from witness.text import unspaced

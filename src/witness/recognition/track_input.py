@@ -10,7 +10,7 @@ import numpy as np
 
 from witness.recognition import chunking, tokens
 from witness.recognition.chunking import Loudness, Piece
-from witness.recognition.engine_worker import ChunkResult
+from witness.recognition.engine import ChunkResult
 from witness.recognition.fallback import Coverage, Recognized
 from witness.recognition.vad import FRAME_RATE, Speech
 from witness.schema import SAMPLE_RATE, Float32, Samples, Word

@@ -17,9 +17,9 @@ import transcribe_cpp
 from witness.languages import LANGUAGES
 from witness.models import ct2_header
 from witness.models.ggml_header import inspect
-from witness.recognition import engine_worker
+from witness.recognition import engine
 from witness.recognition.aligner import Aligner
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, Load, WorkerEngine
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Engine, Load
 from witness.schema import Float32
 
 SEED = 1
@@ -38,7 +38,7 @@ times as long (docs/decisions/2026-11-23-cores.md)."""
 T = TypeVar("T")
 
 
-class TranscribeCppEngine(WorkerEngine):
+class TranscribeCppEngine(Engine):
     """Model of transcribe.cpp.
 
     Pieces that are decoded together save little and get other words (docs/decisions/2026-11-22-vulkan.md,
@@ -49,18 +49,18 @@ class TranscribeCppEngine(WorkerEngine):
         if load.aligner is None:
             raise RuntimeError("there is no model that times words")
         header = inspect(load.model)
-        self.translates = header.languages > 1
-        self.languages: Sequence[str] = LANGUAGES[: header.languages]
-        self._aligner = Aligner(
-            load.aligner,
-            ct2_header.inspect(Path(load.aligner)),
-            threads=load.threads,
-            workers=min(load.threads, WORKERS),
-        )
+        timed = min(load.threads, WORKERS)
+        aligner = ct2_header.inspect(Path(load.aligner))
+        self._aligner = Aligner(load.aligner, aligner, threads=load.threads, workers=timed)
         device = best_device(transcribe_cpp.backends()) if load.gpu else None
-        self.device = "cpu" if device is None else f"vulkan: {device.description}"
-        # One piece is on the GPU while others are timed. On a CPU both would share the cores.
-        self.workers = 1 if device is None else 1 + self._aligner.workers
+        languages = LANGUAGES[: header.languages]
+        self.abilities = Abilities(
+            f"vulkan: {device.description}" if device else "cpu",
+            languages,
+            # One piece is on the GPU while others are timed. On a CPU both would share the cores.
+            workers=1 + timed if device else 1,
+            translates=len(languages) > 1,
+        )
         self._turn = Lock()
         self._model = _call(
             lambda: transcribe_cpp.Model(load.model, device=device, backend="auto" if device else "cpu")
@@ -78,7 +78,7 @@ class TranscribeCppEngine(WorkerEngine):
     def recognize_piece(self, samples: Float32, options: DecodeOptions) -> ChunkResult:
         """Return the text of a piece."""
         result = self._run(samples, options)
-        language = options.language or result.language or self.languages[0]
+        language = options.language or result.language or self.abilities.languages[0]
         if not result.text.strip():
             return ChunkResult([], language)
         start = self._aligner.start(language, options.translate)
@@ -129,4 +129,4 @@ def _call(work: Callable[[], T]) -> T:
 
 
 if __name__ == "__main__":
-    engine_worker.run(TranscribeCppEngine)
+    engine.run(TranscribeCppEngine)

@@ -16,8 +16,8 @@ import numpy as np
 
 from witness.languages import LANGUAGES
 from witness.models.ggml_header import inspect
-from witness.recognition import engine_worker
-from witness.recognition.engine_worker import ChunkResult, DecodeOptions, EngineToken, Load, WorkerEngine
+from witness.recognition import engine
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Engine, EngineToken, Load
 from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
@@ -35,15 +35,12 @@ RETURN_CODES = {
 DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
 
-class WhisperCppEngine(WorkerEngine):
+class WhisperCppEngine(Engine):
     """Model of whisper.cpp."""
 
     def __init__(self, load: Load) -> None:
-        self.workers = 1  # its own threads share a piece
         self._threads = load.threads
         header = inspect(load.model)
-        self.translates = header.languages > 1
-        self.languages: Sequence[str] = LANGUAGES[: header.languages]
         self._lines: list[str] = []
         self._errors: list[str] = []
         context = pw.whisper_context_default_params()
@@ -69,7 +66,9 @@ class WhisperCppEngine(WorkerEngine):
         # A model that does not load is a null pointer and no exception; the first use of it is the crash.
         if any(line.startswith("whisper_init") for line in self._errors):
             raise RuntimeError(self._errors[0])
-        self.device = device_name(self._lines)
+        # One worker: its own threads share a piece.
+        languages = LANGUAGES[: header.languages]
+        self.abilities = Abilities(device_name(self._lines), languages, translates=len(languages) > 1)
         self._end = pw.whisper_token_eot(self._context)
 
     def detect_language(self, samples: Float32) -> str:
@@ -177,4 +176,4 @@ def device_name(lines: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    engine_worker.run(WhisperCppEngine)
+    engine.run(WhisperCppEngine)

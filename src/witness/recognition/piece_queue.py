@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 
-from witness.recognition.cached_engine import CachedEngine
 from witness.recognition.chunking import Piece
+from witness.recognition.engine_client import RemoteEngine
 from witness.recognition.fallback import Recognized
 
 ALONE = 2
@@ -18,12 +18,12 @@ Send = Callable[[Sequence[Piece]], int]
 """Sends pieces of one language to the engine, and returns the number that `receive` takes."""
 
 
-class DecodeQueue:
+class PieceQueue:
     """Iterator of the texts of some pieces, in their order; the texts do not depend on the groups."""
 
     def __init__(
         self,
-        engine: CachedEngine,
+        engine: RemoteEngine,
         send: Send,
         pieces: Iterable[Piece],
         *,

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import NamedTuple, NoReturn, Protocol
 
+import msgspec
 import numpy as np
 
-from witness.child import Buffer, Message, serve
+from witness.child import Message, serve
 from witness.schema import Float32
 
 PROMPT = 223
@@ -90,7 +91,7 @@ class ChunkResult:
 
 @dataclass(frozen=True)
 class Abilities:
-    """Properties of a loaded model and its engine."""
+    """Abilities of a loaded model and its engine."""
 
     device: str
     """"cpu", "vulkan: a card"."""
@@ -108,17 +109,10 @@ class Abilities:
     """Seconds of a piece beyond which `DecodeOptions.again` changes no text; None: it may always."""
 
 
-class WorkerEngine(Protocol):
-    """Loaded model; its attributes are those of `Abilities`. Raises RuntimeError with one line."""
+class Engine(Protocol):
+    """Loaded model. Raises RuntimeError with one line."""
 
-    device: str
-    languages: Sequence[str]
-    workers: int
-    batch: int = 1
-    prompts: bool = True
-    translates: bool
-    compares_languages: bool = False
-    repeats_above: float | None = None
+    abilities: Abilities
 
     def detect_languages(
         self,
@@ -126,8 +120,8 @@ class WorkerEngine(Protocol):
         ends: Sequence[int],  # noqa: ARG002
     ) -> Sequence[Mapping[str, float]]:
         """Return the probability of each language in each part of a piece; here, the language of it all."""
-        if len(self.languages) == 1:
-            return [{self.languages[0]: 1.0}]
+        if len(self.abilities.languages) == 1:
+            return [{self.abilities.languages[0]: 1.0}]
         return [{self.detect_language(samples): 1.0}]
 
     def detect_language(self, samples: Float32) -> str:
@@ -146,43 +140,34 @@ class WorkerEngine(Protocol):
         """Return the number of tokens of a prompt."""
 
 
-Open = Callable[[Load], WorkerEngine]
+Open = Callable[[Load], Engine]
 """Raises RuntimeError with one line."""
 
 
-class Server:
-    """Answers requests with the engine that the first request loads."""
-
-    def __init__(self, open_: Open) -> None:
-        self._open = open_
-        self._engine: WorkerEngine | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._jobs: dict[int, Future[Sequence[ChunkResult]]] = {}
-
-    def answer(self, request: Message, payload: bytes) -> tuple[Message, Sequence[Buffer]]:
-        """Reply as the module's docstring says. Raises RuntimeError."""
-        if request["do"] == "load":
-            load = Load(**{field.name: request[field.name] for field in fields(Load)})
-            self._engine = engine = self._open(load)
-            self._pool = ThreadPoolExecutor(engine.workers)
-            return {field.name: getattr(engine, field.name) for field in fields(Abilities)}, ()
-        if self._engine is None or self._pool is None:
-            raise RuntimeError("no model was loaded")
-        if request["do"] == "done":
-            return {"done": self._jobs[request["number"]].done()}, ()
-        if request["do"] == "heard":
-            return {"heard": [asdict(result) for result in self._jobs.pop(request["number"]).result()]}, ()
-        if request["do"] == "count":
-            return {"tokens": self._engine.count(request["text"])}, ()
-        samples = np.frombuffer(payload, np.float32)
-        if request["do"] == "languages":
-            return {"languages": self._engine.detect_languages(samples, request["ends"])}, ()
-        parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
-        options = DecodeOptions(**{field.name: request[field.name] for field in fields(DecodeOptions)})
-        self._jobs[request["number"]] = self._pool.submit(self._engine.recognize, parts, options)
-        return {}, ()
-
-
 def run(open_: Open) -> NoReturn:
-    """Serve until the parent is gone."""
-    serve(Server(open_).answer)
+    """Answer requests, with the engine that the first of them loads, until the parent is gone."""
+    jobs: dict[int, Future[Sequence[ChunkResult]]] = {}
+    engine: Engine
+    pool: ThreadPoolExecutor
+
+    def answer(request: Message, payload: bytes) -> Message:
+        nonlocal engine, pool
+        do, samples = request["do"], np.frombuffer(payload, np.float32)
+        if do == "load":
+            engine = open_(msgspec.convert(request, Load))
+            pool = ThreadPoolExecutor(engine.abilities.workers)
+            return asdict(engine.abilities)
+        if do == "count":
+            return {"tokens": engine.count(request["text"])}
+        if do == "languages":
+            return {"languages": engine.detect_languages(samples, request["ends"])}
+        if do == "done":
+            return {"done": jobs[request["number"]].done()}
+        if do == "heard":
+            return {"heard": [asdict(result) for result in jobs.pop(request["number"]).result()]}
+        parts = np.split(samples, np.cumsum(request["lengths"])[:-1])
+        options = msgspec.convert(request, DecodeOptions)
+        jobs[request["number"]] = pool.submit(engine.recognize, parts, options)
+        return {}
+
+    serve(lambda request, payload: (answer(request, payload), ()))

@@ -1,4 +1,4 @@
-"""`recognition.hearing`: how many pieces an engine has in hand, and which of them were heard already."""
+"""`recognition.piece_queue`: how many pieces an engine has in hand, and which of them were heard already."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from witness.recognition.chunking import Piece
-from witness.recognition.decode_queue import DecodeQueue
-from witness.recognition.engine_worker import Abilities, ChunkResult
+from witness.recognition.engine import Abilities, ChunkResult
+from witness.recognition.piece_queue import PieceQueue
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Engine:
 
 def hearing(engine, count, **other):
     some = [Piece(np.arange(30 * number, 30 * number + 30)) for number in range(count)]
-    return some, DecodeQueue(engine, engine.send, some, count=count, **other)
+    return some, PieceQueue(engine, engine.send, some, count=count, **other)
 
 
 @pytest.mark.parametrize(("workers", "beside", "held"), [(1, 1, 1), (2, 1, 2), (8, 1, 8), (8, 2, 4)])
