@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -451,7 +452,7 @@ def test_a_wish_that_the_model_cannot_fulfill_ends_the_work_as_soon_as_it_is_kno
     whisper, short, monkeypatch
 ):
     def refused(recognizer):
-        recognizer._helper.join(60)  # until the model is loaded, whichever is faster
+        wait([recognizer._prepared], 60)  # until the model is loaded, whichever is faster
         real(recognizer)
 
     real = recognizer.TrackRecognizer.check

@@ -391,11 +391,11 @@ def check_model(model: ModelFile, options: Options) -> None:
 def _problem(abilities: Abilities, options: Options) -> str | None:
     """Return the option that a model with these abilities cannot obey, or None."""
     unknown = set(language_tracking.requested(options.language)) - set(abilities.languages)
+    only = "it knows only English" if list(abilities.languages) == ["en"] else "it knows others"
     if unknown and abilities.languages:
-        only = "it knows only English" if list(abilities.languages) == ["en"] else "it knows others"
         return f"does not know the language {min(unknown)!r} ({only})"
     if options.translate and not abilities.translates:
-        return "cannot translate"
+        return f"cannot translate ({only})"
     if (options.prompt or options.vocabulary) and not abilities.prompts:
         return "takes neither a prompt nor a vocabulary"
     return None
