@@ -31,7 +31,7 @@ from witness.schema import ModelFile
 from witness.storage import atomic, files
 from witness.work import batch, folder, pool, produce
 from witness.work.manifest import Entry, Manifest
-from witness.work.produce import Job, Outcome, Settings
+from witness.work.produce import Job, Outcome, Settings, Writing
 from witness.work.queue import LostError
 from witness.work.worker import from_json, to_json
 
@@ -223,7 +223,7 @@ def test_a_job_survives_the_way_to_a_worker():
         models="builtin", channels=Channels.SPLIT, vocabulary=("Łódź",), prompt="a", translate=True
     )
     runtime = Runtime(Device.CPU, threads=2)
-    settings = Settings(options, runtime, {"whisper": None}, ("a warning",), False, PageAudio.LINK)
+    settings = Settings(options, runtime, {"whisper": None}, ("a warning",), Writing(False, PageAudio.LINK))
     job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5, 10**9)
     assert from_json(to_json(job), Job) == job
 
@@ -249,7 +249,7 @@ def test_the_fingerprint_follows_the_result_and_nothing_else():
         Options(models="builtin", whisper="base", offline=True, known="/people"), Runtime(), hashes
     )
     assert folder.fingerprint(
-        replace(same, warnings=("a warning",), keep_findings=False)
+        replace(same, warnings=("a warning",), writing=Writing(keep_findings=False))
     ) == folder.fingerprint(usual)
     others = [
         Options(vocabulary=("Anna",)),

@@ -15,7 +15,7 @@ from witness.options import Options, Runtime
 from witness.work import eta
 from witness.work.eta import PIECE, Forecast
 from witness.work.folder import Item
-from witness.work.produce import Job, Outcome, Settings
+from witness.work.produce import Job, Outcome, Settings, settings_of
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +30,21 @@ def engine(tmp_path, size, cores=1, fast_words=False):
         path = tmp_path / f"{size}.bin"
         with path.open("wb") as file:
             file.truncate(size)
-        model = SimpleNamespace(path=str(path), sha256=str(size))
+        model = SimpleNamespace(path=str(path), name="recognizer", sha256=str(size))
     files = {"embedding": SimpleNamespace(sha256="e" * 64), "whisper": model}
-    options, chosen = SimpleNamespace(fast=False, fast_words=fast_words), SimpleNamespace(name="builtin")
-    runtime = Runtime(threads=cores)
     return SimpleNamespace(
-        whisper=(model, None), files=files, runtime=runtime, options=options, chosen=chosen
+        whisper=(model, None),
+        files=files,
+        runtime=Runtime(threads=cores),
+        options=Options(fast_words=fast_words),
+        chosen=SimpleNamespace(name="builtin"),
+        known=None,
+        warnings=[],
     )
 
 
 def workload(*args, **more):
-    return eta.Workload.of_engine(engine(*args, **more))
+    return eta.Workload(settings_of(engine(*args, **more)), warm=False)
 
 
 class Clock:
@@ -243,7 +247,7 @@ def test_a_run_has_one_course(tmp_path):
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1)
     course.learn()
-    assert eta.Workload.of_engine(course.engine).key in eta.kept_paces()
+    assert eta.Workload(settings_of(course.engine), warm=False).key in eta.kept_paces()
 
 
 def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
@@ -257,7 +261,7 @@ def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
     for job in jobs[:2]:
         job.update("decode", 1, 100)
     first = forecast.left(items)
-    alone = eta.start_estimate(eta.Workload.of_settings(settings), clock=clock)
+    alone = eta.start_estimate(eta.Workload(settings), clock=clock)
     alone.update("decode", 1, 100)
     assert first == pytest.approx(3 * alone.left, rel=0.01)
     for item in items[:2]:
@@ -277,7 +281,7 @@ def test_a_short_recording_first_does_not_make_a_batch_seem_long():
     forecast = Forecast(clock)
     settings = Settings(Options(models="builtin"), Runtime(threads=1), {}, weights=145_000_000)
     jobs = [forecast.begin(item, Job(item.source, (), settings)) for item in items]
-    prior = eta.Workload.of_settings(settings).prior
+    prior = eta.Workload(settings).prior
 
     def seconds(sound, windows):
         units = {"start": 1, "segmentation": windows, "transcription": sound + PIECE}

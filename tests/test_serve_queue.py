@@ -378,7 +378,8 @@ def test_names_that_are_free():
 
 def test_how_far_the_work_is():
     now = [0.0]
-    course = Estimate({"decode": 0.1, "transcription": 0.1}, trust=1e-9, clock=lambda: now[0])
+    usual = {"start": 1e-9, "decode": 0.1, "transcription": 0.1}
+    course = Estimate(usual, trust=1e-9, clock=lambda: now[0])
     assert (course.share, course.left) == (0.0, None)
     now[0] = 100.0  # the worker had something else to do
     course.update("decode", 0, 10)

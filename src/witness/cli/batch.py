@@ -13,7 +13,7 @@ import click
 from witness import machine_limits, text
 from witness.cli import options, signals
 from witness.errors import CancelledError, PartlyFailedError, UsageError
-from witness.options import Device, Options, PageAudio, Runtime
+from witness.options import Device, Options, Runtime
 from witness.progress import Reporter
 from witness.storage import atomic
 
@@ -32,7 +32,7 @@ SILENCE = 30.0
     "--output",
     "to",
     required=True,
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="DIR",
     help="Folder for the results.",
 )
@@ -41,23 +41,19 @@ SILENCE = 30.0
 @options.flag("--force", "Also do finished recordings again.")
 @options.flag("--retry-failed", "Also try failed recordings again.")
 @options.flag("--watch", "Continue with recordings that appear, once they stop growing.")
-@click.option(
+@options.text(
     "--limit-time",
+    "SECONDS",
+    "Stop a recording that takes longer; it counts as failed. [default: no limit]",
     type=options.Number(0, min_open=True),
-    metavar="SECONDS",
-    help="Stop a recording that takes longer; it counts as failed. [default: no limit]",
 )
-@click.option(
+@options.text(
     "--limit-memory",
+    "GB",
+    "Stop a recording that takes more memory (Linux only); it counts as failed. [default: no limit]",
     type=options.Number(0, min_open=True),
-    metavar="GB",
-    help="Stop a recording that takes more memory (Linux only); it counts as failed. [default: no limit]",
 )
-@click.option(
-    "--scheduler",
-    metavar="tcp://HOST:PORT",
-    help="Run on a Dask cluster whose machines see the same folders.",
-)
+@options.text("--scheduler", "tcp://HOST:PORT", "Run on a Dask cluster whose machines see the same folders.")
 @options.transcript
 @options.DEVICE
 @click.option(
@@ -82,8 +78,6 @@ def batch_command(
     device: str,
     gpus: str | None,
     threads: int | None,
-    html_audio: str,
-    no_findings: bool,
     quiet: bool,
     **asked: Any,
 ) -> None:
@@ -93,7 +87,7 @@ def batch_command(
     settings, are skipped: run the same command again to continue after a break. One bad file stops nothing;
     report.json and the table at the end name it. Exit code 3 if any failed or was lost with its cluster.
     """
-    style = options.style(asked)
+    writing = options.writing(asked)
     choices = Options(**asked)
     cards = [0] if gpus is None else _cards(gpus)
     if scheduler is not None:
@@ -113,16 +107,10 @@ def batch_command(
         limit_time,
         None if limit_memory is None else round(limit_memory * 1e9),
     )
-    private = "json" in formats and not no_findings  # voices are beside it
+    private = "json" in formats and writing.keep_findings  # voices are beside it
     course = BatchCourse()
     with locked(to, private=private), options.progress(quiet, course=course) as reporter:
-        settings = produce.resolve_settings(
-            choices,
-            keep_findings=not no_findings,
-            html_audio=PageAudio(html_audio),
-            style=style,
-            reporter=reporter,
-        )
+        settings = produce.resolve_settings(choices, writing, reporter=reporter)
         work = Batch(request, settings)
         try:
             if scheduler is not None:

@@ -13,7 +13,6 @@ from witness.storage import atomic
 
 if TYPE_CHECKING:
     from witness.bench.run_folder import Split
-    from witness.options import Device
 
 
 @click.group(invoke_without_command=True)
@@ -24,35 +23,30 @@ def bench(ctx: click.Context) -> None:
 
 
 @bench.command("accuracy")
-@click.option("--audio", type=click.Path(path_type=Path), required=True, help="The folder of recordings.")
-@click.option(
-    "--rttm", type=click.Path(path_type=Path), required=True, help="The folder of references (RTTM files)."
-)
-@click.option(
-    "-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="The folder to write into."
-)
+@click.option("--audio", type=options.PATH, required=True, help="The folder of recordings.")
+@click.option("--rttm", type=options.PATH, required=True, help="The folder of references (RTTM files).")
+@click.option("-o", "--output", "out", type=options.PATH, required=True, help="The folder to write into.")
 @click.option(
     "--split",
     type=click.Choice(["dev", "test"]),
     help="The split of these recordings; settings are not tuned on test.",
 )
-@click.option(
+@options.text(
     "--tuned-on",
-    type=click.Path(path_type=Path),
-    metavar="DEV-RUN",
-    help="The folder of the finished run on dev that tried the settings.",
+    "DEV-RUN",
+    "The folder of the finished run on dev that tried the settings.",
+    type=options.PATH,
 )
 @click.option(
     "--uem",
     type=click.Path(exists=True, path_type=Path),
     help="UEM file, or a folder of them: the parts to score. [default: from the first turn to the last]",
 )
-@click.option(
+@options.several(
     "--impl",
     "others",
-    multiple=True,
-    metavar="NAME=FOLDER",
-    help="Score another system's RTTM files on the same recordings, too. Can be repeated.",
+    "NAME=FOLDER",
+    "Score another system's RTTM files on the same recordings, too. Can be repeated.",
 )
 @options.AS_PYANNOTE
 @options.MODELS
@@ -80,7 +74,7 @@ def bench_accuracy(
     """
     from witness.bench import accuracy, score_report, scoring
     from witness.bench.run_folder import AccuracyPlan
-    from witness.options import Options, Runtime
+    from witness.options import Options
 
     impls = [(name, Path(folder)) for name, _, folder in (other.partition("=") for other in others)]
     for name, folder in impls:
@@ -88,7 +82,7 @@ def bench_accuracy(
             raise UsageError(
                 f"--impl {name}={folder}: give a name and a folder of RTTM files, such as peer=rttm/"
             )
-    runtime = Runtime(device=settings.pop("device"), threads=settings.pop("threads") or 0)
+    runtime = options.runtime(settings)
     cases, missing = accuracy.find(audio, rttm)
     plan = AccuracyPlan(
         cases=cases,
@@ -128,7 +122,7 @@ def bench_accuracy(
     help="Runs of each recording in each way.",
 )
 @options.flag("--vs-serial", "Also run it with the words after the speakers.")
-@click.option("--vs-profile", is_flag=True, help="Also run it with onnxruntime's profiler on.")
+@options.flag("--vs-profile", "Also run it with onnxruntime's profiler on.")
 @options.JSON
 @options.MODELS
 @options.WHISPER
@@ -142,8 +136,6 @@ def bench_speed(
     vs_serial: bool,
     vs_profile: bool,
     as_json: bool,
-    device: Device,
-    threads: int | None,
     **settings: Any,
 ) -> None:
     """Time each FILE, stage by stage.
@@ -151,7 +143,7 @@ def bench_speed(
     Each run is a separate process. The table of medians, or the JSON document, goes to stdout.
     """
     from witness.bench import speed
-    from witness.options import Options, Runtime
+    from witness.options import Options
 
     # Paths of models, as of a --whisper FILE: the processes work elsewhere.
     for name in ("models", "whisper"):
@@ -159,7 +151,8 @@ def bench_speed(
             settings[name] = str(Path(settings[name]).absolute())
     asked: dict[speed.Way, bool] = {"run": True, "serial": vs_serial, "profiled": vs_profile}
     ways = tuple(way for way, chosen in asked.items() if chosen)
-    plan = speed.SpeedPlan(Options(**settings), Runtime(device=device, threads=threads or 0), repeat, ways)
+    runtime = options.runtime(settings)
+    plan = speed.SpeedPlan(Options(**settings), runtime, repeat, ways)
     with options.progress(quiet=False) as reporter:
         result = speed.measure(recordings, plan, reporter)
     atomic.write((speed.to_json if as_json else speed.to_text)(result).encode(), None)

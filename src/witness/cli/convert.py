@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from witness.cli import options
 from witness.errors import InputError, PartlyFailedError, UsageError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import PageAudio
 from witness.progress import Reporter
 from witness.storage import files
 
@@ -34,9 +32,8 @@ def convert_command(
     inputs: tuple[str, ...],
     formats: tuple[str, ...],
     to: str | None,
-    html_audio: str,
     quiet: bool,
-    **style: Any,
+    **asked: Any,
 ) -> None:
     """Write each TRANSCRIPT (a JSON file, a folder of them, or a pattern) in other formats.
 
@@ -44,6 +41,9 @@ def convert_command(
     transcripts are skipped, and a damaged one does not stop the others (exit code 3). Without -f and -o, the
     text of a single transcript goes to stdout.
     """
+    from witness.work.produce import Caller, Job, Settings, job_files, produce
+
+    settings = Settings(writing=options.writing(asked))
     if Format.JSON in formats and to is None:
         formats = tuple(form for form in formats if form != Format.JSON)  # that is there already
         if not formats:
@@ -52,9 +52,11 @@ def convert_command(
     if not chosen:
         raise UsageError(NOTHING)
     with options.progress(quiet) as reporter:
-        convert = partial(
-            _convert, formats=formats, html_audio=PageAudio(html_audio), style=style, reporter=reporter
-        )
+
+        def convert(path: Path, to: str | None) -> None:
+            files = job_files(output_paths.plan(str(path), formats, to))
+            produce(Job(str(path), files, settings, transcript=str(path)), Caller(reporter=reporter))
+
         if len(chosen) == 1 and not Path(inputs[0]).is_dir():
             path = chosen[0].path
             convert(path, f"{path.parent}{os.sep}" if to is None and formats else to)
@@ -128,26 +130,3 @@ def _convert_all(
         reporter.note(f"{others} other JSON files were skipped")
     if failed:
         raise PartlyFailedError(f"{len(failed)} of {len(chosen) - others} transcripts failed: {failed[0]}")
-
-
-def _convert(
-    path: Path,
-    to: str | None,
-    *,
-    formats: tuple[str, ...],
-    html_audio: PageAudio,
-    style: Mapping[str, Any],
-    reporter: Reporter,
-) -> None:
-    """Write one transcript to its files."""
-    from witness.work.produce import Caller, Job, Settings, job_files, produce
-
-    targets = output_paths.plan(str(path), formats, to)
-    job = Job(
-        str(path),
-        job_files(targets),
-        Settings(html_audio=html_audio, style=style),
-        transcript=str(path),
-    )
-    for line in produce(job, Caller(reporter=reporter)).left:
-        reporter.note(line)

@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 @click.command("enroll", short_help="Keep the voice of a person, to name them later.")
 @click.argument("name", required=False)
 @click.argument("recordings", nargs=-1, metavar="[RECORDING...]")
-@click.option(
-    "--known", default="known", show_default=True, metavar="DIR", help="Folder to keep the voice in."
-)
-@click.option(
-    "--again",
-    is_flag=True,
-    help="Make the voices of other models in the folder again, from their recordings.",
-)
+@options.text("--known", "DIR", "Folder to keep the voice in.", "known")
+@options.flag("--again", "Make the voices of other models in the folder again, from their recordings.")
 @options.MODELS
 @options.OFFLINE
 @options.QUIET

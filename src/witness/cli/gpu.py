@@ -89,7 +89,7 @@ def gpu_clear() -> None:
 
 
 @gpu_group.command("export")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=options.PATH)
 @click.argument("graph", required=False)
 def gpu_export(file: Path, graph: str | None) -> None:
     """Write a compiled graph to FILE (zip).
@@ -102,7 +102,7 @@ def gpu_export(file: Path, graph: str | None) -> None:
 
 
 @gpu_group.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=options.PATH)
 @options.MODELS
 @options.MODEL
 @options.GPU
@@ -155,7 +155,7 @@ def _measured(graph: Graph) -> str:
 
 
 @click.command(short_help="Try an ONNX model on an AMD GPU.")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=options.PATH)
 @options.SHAPE
 @options.GPU
 @options.LIMIT

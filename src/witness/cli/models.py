@@ -63,10 +63,8 @@ def models_path(name: str) -> None:
 
 @models_group.command("fetch")
 @click.argument("names", nargs=-1)
-@click.option(
-    "--force", is_flag=True, help="Also fetch files that are already here, to replace damaged ones."
-)
-@click.option("--offline", is_flag=True, help="Open no socket; name the missing models.")
+@options.flag("--force", "Also fetch files that are already here, to replace damaged ones.")
+@options.flag("--offline", "Open no socket; name the missing models.")
 @click.option(
     "--recognizer",
     type=click.Choice(["auto", "whisper.cpp", "ctranslate2", "transcribe-cpp"]),

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -20,13 +21,24 @@ from witness import languages
 from witness.audio import fifo
 from witness.cli import signals
 from witness.formats.registry import Format
-from witness.options import MOST_SPEAKERS, Channels, Choice, Device, PageAudio, Precision, Recognizer
+from witness.options import (
+    MOST_SPEAKERS,
+    Channels,
+    Choice,
+    Device,
+    PageAudio,
+    Precision,
+    Recognizer,
+    Runtime,
+)
 from witness.progress import LongNote, Reporter
 from witness.storage import atomic, cache, files
 from witness.text import printable, without_commands
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
+
+    from witness.work.produce import Writing
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 MANY = 15
@@ -179,6 +191,10 @@ class Number(click.FloatRange):
 # --- options ---
 
 
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
 class Option(Protocol):
     """A decorator that gives a command an option, or several."""
 
@@ -206,16 +222,28 @@ def flag(name: str, help_text: str) -> Option:
     return click.option(name, is_flag=True, help=help_text)
 
 
-def whole(name: str, minimum: int, maximum: int | None, help_text: str, metavar: str = "N") -> Option:
+def text(name: str, metavar: str, help_text: str, default: str | None = None, **more: Any) -> Option:
+    """Return an option for a text, whose help shows the default."""
+    shown = bool(default)
+    return click.option(name, default=default, show_default=shown, metavar=metavar, help=help_text, **more)
+
+
+def several(name: str, parameter: str, metavar: str, help_text: str, **more: Any) -> Option:
+    """Return an option that may be repeated."""
+    return click.option(name, parameter, multiple=True, metavar=metavar, help=help_text, **more)
+
+
+def whole(
+    name: str, minimum: int, maximum: int | None, help_text: str, metavar: str = "N", **more: Any
+) -> Option:
     """Return an option for a whole number."""
-    return click.option(name, type=click.IntRange(minimum, maximum), metavar=metavar, help=help_text)
+    return click.option(name, type=click.IntRange(minimum, maximum), metavar=metavar, help=help_text, **more)
 
 
 def text_file(name: str, parameter: str, read: Callable[[Path | None], object], help_text: str) -> Option:
     """Return an option for a short text file."""
-    path = click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.option(
-        name, parameter, type=path, metavar="FILE", callback=lambda _, __, path: read(path), help=help_text
+        name, parameter, type=FILE, metavar="FILE", callback=lambda _, __, path: read(path), help=help_text
     )
 
 
@@ -225,41 +253,37 @@ ALL = "all"
 
 # --- fields of witness.options.Options, by their names ---
 
-MODELS = click.option(
+MODELS = text(
     "--models",
-    default="auto",
-    show_default=True,
-    metavar="auto|standard|community-1|campplus|builtin|DIR",
-    help="Models that tell speakers apart.",
+    "auto|standard|community-1|campplus|builtin|DIR",
+    "Models that tell speakers apart.",
+    "auto",
 )
-WHISPER = click.option(
+WHISPER = text(
     "--whisper",
-    default="auto",
-    show_default=True,
-    metavar="auto|none|NAME|PATH",
+    "auto|none|NAME|PATH",
+    "Model that recognizes words: a name from `witness models list`, a size, a file or a folder.",
+    "auto",
     shell_complete=lambda _, __, begun: _complete_whisper(begun),
-    help="Model that recognizes words: a name from `witness models list`, a size, a file or a folder.",
 )
 RECOGNIZER = choice(
     "--recognizer",
     Recognizer,
     "Engine that recognizes words; auto: a GPU engine if one works here, else CTranslate2 if installed.",
 )
-LANGUAGE = click.option(
+LANGUAGE = text(
     "--language",
-    metavar="NAME|multi",
+    "NAME|multi",
+    "Language: de or german; de,en: one of these; multi: found every ten seconds. [default: found]",
     shell_complete=lambda _, __, begun: _complete_language(begun),
-    callback=lambda _, __, text: None if text is None else languages.parse(text),
-    help="Language: de or german; de,en: one of these; multi: found every ten seconds. [default: found]",
+    callback=lambda _, __, name: None if name is None else languages.parse(name),
 )
 TRANSLATE = flag("--translate", "Write the words in English, in any language that is spoken.")
 FAST_WORDS = flag("--fast-words", "Search less for each word: less time, more errors.")
 VOCABULARY = text_file(
     "--vocabulary", "vocabulary", terms, "Text file of names and terms that may occur, one a line."
 )
-PROMPT = click.option(
-    "--prompt", default="", metavar="TEXT", help="Text in the style and with the names that are expected."
-)
+PROMPT = text("--prompt", "TEXT", "Text in the style and with the names that are expected.", "")
 REPLACE = text_file(
     "--replace", "replaced", rules, "Text file of words to replace, one rule a line: HEARD, HEARD = WRITTEN."
 )
@@ -282,9 +306,7 @@ START = click.option(
 )
 END = click.option("--to", "end", type=moment, metavar="TIME", help="Where to stop. [default: its end]")
 OFFLINE = flag("--offline", "Open no socket; use the models on this disk.")
-KNOWN = click.option(
-    "--known", metavar="DIR", help="Folder of voices from `witness enroll`: name these people."
-)
+KNOWN = text("--known", "DIR", "Folder of voices from `witness enroll`: name these people.")
 SPEAKERS = whole(
     "--speakers",
     1,
@@ -309,7 +331,8 @@ DEVICE = choice(
     "Device of the voice model; auto uses a GPU if that is faster, migraphx fails without one.",
 )
 GPU = whole("--gpu", 0, None, "Card to use, as HIP counts. [default: the best]", metavar="INDEX")
-THREADS = whole("--threads", 1, MOST, "Cores to use. [default: all]")
+THREADS = whole("--threads", 1, MOST, "Cores to use. [default: all]", callback=lambda *args: args[2] or 0)
+"""0, as in Runtime, without the option."""
 
 # --- the rest ---
 
@@ -321,17 +344,18 @@ HTML_AUDIO = choice(
     PageAudio,
     "Sound of an HTML page: embedded, a link, or none; auto embeds recordings under 20 minutes.",
 )
+KEEP = click.Choice(["keep", "drop"])
 STYLE = together(
-    click.option(
+    text(
         "--pauses",
-        type=Number(0, LONGEST_PAUSE),
-        metavar="SECONDS",
-        help="Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else "
+        "SECONDS",
+        "Mark pauses of at least this length in txt, md, qda and docx: (.) if under a second, else "
         "(3 s); 0: none.",
+        type=Number(0, LONGEST_PAUSE),
     ),
     click.option(
         "--fillers",
-        type=click.Choice(["keep", "drop"]),
+        type=KEEP,
         help="Leave um, uh, ähm or euh out of subtitles and documents, or not. [default: keep]",
     ),
     whole("--line-width", 10, 1000, "Columns of a subtitle. [default: 42]"),
@@ -344,36 +368,32 @@ STYLE = together(
         "and docx follow, too. [default: text]",
     ),
     click.option(
-        "--times",
-        type=click.Choice(["keep", "drop"]),
-        help="Leave the times out of txt, md and docx, or not. [default: keep]",
+        "--times", type=KEEP, help="Leave the times out of txt, md and docx, or not. [default: keep]"
     ),
 )
 """Look of a transcript in the formats for reading."""
 
 
-def style(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of `STYLE` out of a command's, for `Transcript.styled`."""
-    return {name: parameters.pop(name) for name in SECTIONS["Reading"].split()}
+def writing(parameters: dict[str, Any]) -> Writing:
+    """Take the options of a Writing out of a command's."""
+    from witness.work.produce import Writing
+
+    keep, audio = not parameters.pop("no_findings", False), PageAudio(parameters.pop("html_audio"))
+    return Writing(keep, audio, {name: parameters.pop(name) for name in SECTIONS["Reading"].split()})
+
+
+def runtime(parameters: dict[str, Any]) -> Runtime:
+    """Take the options of a Runtime out of a command's."""
+    names = [field.name for field in fields(Runtime)]
+    return Runtime(**{name: parameters.pop(name) for name in names if name in parameters})
 
 
 NO_STAGES = flag("--no-findings", "Keep nothing to count the speakers again with.")
-LIMIT = click.option(
-    "--limit",
-    type=Number(1),
-    default=600.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop compiling after this time.",
-)
+LIMIT = text("--limit", "SECONDS", "Stop compiling after this time.", "600.0", type=Number(1))
 MODEL = click.option(
-    "--model",
-    type=click.Path(path_type=Path),
-    help="ONNX file with one input, instead of the voice model of --models.",
+    "--model", type=PATH, help="ONNX file with one input, instead of the voice model of --models."
 )
-SHAPE = click.option(
-    "--shape", "shapes", multiple=True, metavar="NAME=DIMS", help="Shape of an input: feats=1x998x80."
-)
+SHAPE = several("--shape", "shapes", "NAME=DIMS", "Shape of an input: feats=1x998x80.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print errors only: no progress, no notes.")
 

@@ -12,24 +12,21 @@ from witness.cli import options
 from witness.errors import InputError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import Bounds, PageAudio
+from witness.options import Bounds
 from witness.text import printable
 
 
 @click.command("redo", short_help="Correct the speakers of a transcript, in seconds.")
-@click.argument("transcript", type=click.Path(path_type=Path))
+@click.argument("transcript", type=options.PATH)
 @options.speakers
-@click.option("--merge", "merges", multiple=True, metavar="A,B", help="Make these one speaker; repeatable.")
-@click.option("--name", "names", multiple=True, metavar="ID=NAME", help="Name a speaker; repeatable.")
-@click.option(
-    "--corrections",
-    "saved",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Apply corrections that were saved from an HTML page; repeatable.",
+@options.several("--merge", "merges", "A,B", "Make these one speaker; repeatable.")
+@options.several("--name", "names", "ID=NAME", "Name a speaker; repeatable.")
+@options.several(
+    *("--corrections", "saved", "FILE"),
+    "Apply corrections that were saved from an HTML page; repeatable.",
+    type=options.PATH,
 )
-@click.option("--forget", is_flag=True, help="Drop corrections (not notes) and the number of speakers.")
+@options.flag("--forget", "Drop corrections (not notes) and the number of speakers.")
 @options.formats("Also write this format; repeatable.")
 @click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
@@ -44,7 +41,6 @@ def redo_command(
     forget: bool,
     formats: tuple[str, ...],
     to: str | None,
-    html_audio: str,
     quiet: bool,
     replaced: tuple[tuple[str, str], ...],
     **asked: Any,
@@ -59,7 +55,7 @@ def redo_command(
     from witness.transcript import store
     from witness.work.produce import Caller, Job, Settings, job_files, produce
 
-    style = options.style(asked)
+    writing = options.writing(asked)
     if (json := json_of(transcript)) != transcript:
         click.echo(f"note: the transcript is {printable(str(json))}", err=True)
         transcript = json
@@ -72,13 +68,12 @@ def redo_command(
     job = Job(
         str(transcript),
         job_files(targets),
-        Settings(html_audio=PageAudio(html_audio), style=style),
+        Settings(writing=writing),
         transcript=str(transcript),
         changes=Changes(Bounds(**asked), forget, merges, names, saved, replaced),
     )
     with options.progress(quiet) as reporter:
-        for line in produce(job, Caller(reporter=reporter)).left:
-            reporter.note(line)
+        produce(job, Caller(reporter=reporter))
 
 
 def json_of(path: Path) -> Path:

@@ -16,7 +16,7 @@ from witness.cli import options, signals
 from witness.errors import OutputError, WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import Bounds, Device, Options, PageAudio, Runtime
+from witness.options import Bounds, Options
 from witness.progress import Reporter
 from witness.storage import atomic
 from witness.text import count as number
@@ -83,12 +83,12 @@ class RunCourse:
         self._estimate: Estimate | None = None
 
     def hear(self, stage: str, done: float, total: float) -> options.Left | None:
-        from witness.work import eta
+        from witness.work import eta, produce
 
         if self.engine is None or stage not in eta.STAGES:
             return None
         if self._estimate is None:
-            self._workload = eta.Workload.of_engine(self.engine)
+            self._workload = eta.Workload(produce.settings_of(self.engine), warm=False)
             self._estimate = eta.start_estimate(self._workload)
         self._estimate.update(stage, done, total)
         return options.Left(self._estimate.share, self._estimate.left)
@@ -159,13 +159,6 @@ def run(
     recording: str,
     formats: tuple[str, ...],
     to: str | None,
-    device: str,
-    gpu: int | None,
-    threads: int | None,
-    serial: bool,
-    parallel: bool,
-    html_audio: str,
-    no_findings: bool,
     force: bool,
     profile: Path | None,
     quiet: bool,
@@ -173,9 +166,8 @@ def run(
     **asked: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
-    style = options.style(asked)
+    writing, runtime = options.writing(asked), options.runtime(asked)
     choices = Options(**asked)
-    runtime = Runtime(Device(device), gpu, threads or 0, serial, parallel)
     targets = output_paths.plan(recording, formats, to, spare=not force)
     failure: WitnessError | None = None
     with _profile(profile):
@@ -189,7 +181,11 @@ def run(
                 choices, runtime, progress=reporter.progress, note=reporter.note, cancel=signals.arrived
             )
             (form, file), *_ = targets
-            live = LiveText(form, style, reporter.aside) if file is None and form in LIVE_FORMATS else None
+            live = (
+                LiveText(form, writing.style, reporter.aside)
+                if file is None and form in LIVE_FORMATS
+                else None
+            )
 
             def recognized(transcript: Transcript) -> None:
                 nonlocal failure
@@ -197,22 +193,18 @@ def run(
                 if transcript.turns and not transcript.utterances:  # a beep, or a cough
                     reporter.note("no words were found in this recording")
                 json = next((file for form, file in targets if form == Format.JSON), None)
-                _note_tie(transcript, None if no_findings else json, reporter)
+                _note_tie(transcript, json if writing.keep_findings else None, reporter)
                 if verbose:
                     for count in transcript.counts:
                         reporter.note(f"number of speakers: {count}")
 
-            keep, audio = not no_findings, PageAudio(html_audio)
-            settings = Settings(choices, runtime, keep_findings=keep, html_audio=audio, style=style)
-            job = Job(recording, job_files(targets), settings, force=force)
+            job = Job(recording, job_files(targets), Settings(choices, runtime, writing=writing), force=force)
             caller = Caller(lambda: engine, reporter, recognized=recognized)
             if live is not None:
                 caller = replace(caller, heard=live.hear, show=lambda content: live.finish(content, failure))
             outcome = produce(job, caller)
         if failure is None and not outcome.resumed:
             course.learn()
-        for line in outcome.left:
-            click.echo(f"note: {line}", err=True)
     if failure is not None:
         raise NoWordsError(failure)
 

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Score speakers and words against a reference.")
-@click.argument("reference", type=click.Path(path_type=Path))
-@click.argument("hypothesis", type=click.Path(path_type=Path))
-@click.option("--words", is_flag=True, help="Score words: STM, CTM or JSON files instead of RTTM.")
-@click.option("--uem", type=click.Path(path_type=Path), help="Score only these parts of the recordings.")
+@click.argument("reference", type=options.PATH)
+@click.argument("hypothesis", type=options.PATH)
+@options.flag("--words", "Score words: STM, CTM or JSON files instead of RTTM.")
+@click.option("--uem", type=options.PATH, help="Score only these parts of the recordings.")
 @click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    help="Compare with a second hypothesis, recording by recording.",
+    "--against", type=options.PATH, help="Compare with a second hypothesis, recording by recording."
 )
 @options.AS_PYANNOTE
 @options.JSON

@@ -33,69 +33,47 @@ _transcript = options.together(
 )
 
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-
-
 @click.command(
     "serve", cls=options.Command, short_help="Read, search and correct transcripts in the browser."
 )
 @click.argument(
     "folder", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="[FOLDER]"
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    help="Port to listen at; 0: any. [default: 8420, or any if it is taken]",
-)
-@click.option(
+@options.whole("--port", 0, 65535, "Port to listen at; 0: any. [default: 8420, or any if it is taken]")
+@options.text(
     "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Address to listen at; one that others can reach needs --token, and --cert or --insecure.",
+    "ADDRESS",
+    "Address to listen at; one that others can reach needs --token, and --cert or --insecure.",
+    "127.0.0.1",
 )
-@click.option("--cert", type=_FILE, metavar="FILE", help="Certificate (PEM) to encrypt with; needs --key.")
-@click.option("--key", type=_FILE, metavar="FILE", help="Its private key (PEM).")
-@click.option(
-    "--insecure", is_flag=True, help="Let others reach it without encryption: the network can read along."
+@options.text("--cert", "FILE", "Certificate (PEM) to encrypt with; needs --key.", type=options.FILE)
+@options.text("--key", "FILE", "Its private key (PEM).", type=options.FILE)
+@options.flag("--insecure", "Let others reach it without encryption: the network can read along.")
+@options.text(
+    "--public", "URL", "Address of a proxy on this machine that leads others here: https://desk.example."
 )
-@click.option(
-    "--public",
-    metavar="URL",
-    help="Address of a proxy on this machine that leads others here: https://desk.example.",
+@options.text(
+    "--users", "FILE", "People with tokens of their own who may read, comment or write.", type=options.FILE
 )
-@click.option(
-    "--users",
-    type=_FILE,
-    metavar="FILE",
-    help="People with tokens of their own who may read, comment or write.",
-)
-@click.option(
+@options.text(
     "--token",
+    "TEXT",
+    "The key to the desk, or WITNESS_TOKEN in the environment. [default: a new one]",
     envvar="WITNESS_TOKEN",
-    metavar="TEXT",
-    help="The key to the desk, or WITNESS_TOKEN in the environment. [default: a new one]",
 )
-@click.option(
+@options.several(
     "--origin",
     "origins",
-    multiple=True,
-    metavar="URL",
-    help="A web app whose pages may use OpenAI's API here, with the token: https://app.example. May be "
-    "repeated.",
+    "URL",
+    "A web app whose pages may use OpenAI's API here, with the token: https://app.example. May be repeated.",
 )
-@click.option(
-    "--watch", is_flag=True, help="Transcribe recordings that appear below FOLDER, whoever puts them there."
-)
-@click.option("--no-browser", is_flag=True, help="Open no browser, only print the address.")
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, options.MOST),
-    metavar="N",
+@options.flag("--watch", "Transcribe recordings that appear below FOLDER, whoever puts them there.")
+@options.flag("--no-browser", "Open no browser, only print the address.")
+@options.whole(
+    *("--jobs", 1, options.MOST),
+    "Recordings at a time; each takes the memory of the models once more.",
     default=1,
     show_default=True,
-    help="Recordings at a time; each takes the memory of the models once more.",
 )
 @_transcript
 @options.DEVICE

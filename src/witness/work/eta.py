@@ -11,15 +11,13 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from witness.storage import atomic, cache, files, typed_json
 
 if TYPE_CHECKING:
-    from witness.options import Options, Runtime
-    from witness.pipeline import Engine
     from witness.work.folder import Item
     from witness.work.produce import Job, Outcome, Settings
 
@@ -28,10 +26,10 @@ STAGES = ("start", "decode", "segmentation", "embedding", "clustering", "transcr
 Pace = Mapping[str, float]
 """Seconds that each of `STAGES` takes: "start" once, "segmentation" for a window, the others for a second of
 sound, however many tracks there are: people take turns, so together they hold as much speech as one."""
-MEASURED = ("segmentation", "embedding", "transcription")
-"""Stages that show how fast this machine is; how long decoding takes depends on the format."""
 INTERLEAVED = ("segmentation", "embedding")
-"""Stages that may run at the same time, so that their seconds cannot be told apart."""
+"""Stages that may run at the same time, and then are measured together, as "speakers"."""
+MEASURED = (*INTERLEAVED, "speakers", "transcription")
+"""Stages that show how fast this machine is; how long decoding takes depends on the format."""
 PIECE = 40.0
 """Seconds of sound that the words of a track take longer than in the middle of a longer one: its first piece
 is recognized by itself, its last one is not full, and the language is detected."""
@@ -104,7 +102,8 @@ class Estimate:
         self._last = 0.0
         self._done: dict[str, float] = {}
         self._total: dict[str, float] = {}
-        self._spent: dict[str, float] = {}
+        # The rest is by the names of `_measured_as`.
+        self._spent: dict[str, float] = defaultdict(float)
         self._first: dict[str, tuple[float, float]] = {}
         """Seconds spent on a stage, and the share of it done, at the end of its first round."""
         self._rounds: dict[str, _Round] = {}
@@ -116,34 +115,29 @@ class Estimate:
         now = self._clock()
         if self._begun is None:
             self._begun = self._last = now
-        spent_on = stage if done else "start"
-        self._spent[spent_on] = self._spent.get(spent_on, 0.0) + now - self._last
+        if stage == "embedding" and not self._done.get("segmentation"):
+            self._interleaved = True
+        self._spent[self._measured_as(stage) if done else "start"] += now - self._last
         self._last = now
         self._done[stage] = min(1.0, done / total) if total > 0 else 1.0
         self._total[stage] = total
         if stage != "decode":
             self._done["start"] = 1.0
-        if stage == "embedding" and not self._done.get("segmentation"):
-            self._interleaved = True
-        if not done or (self._interleaved and stage == "embedding"):
-            return
-        spent = sum(self._spent.get(name, 0.0) for name in self._inseparable(stage))
-        if stage not in self._rounds or self._done[stage] < self._first[stage][1]:  # after a worker died
-            self._rounds[stage] = _Round(1, 0.0, spent)
-        latest = self._rounds[stage]
+        if done:
+            self._end_round(self._measured_as(stage))
+
+    def _end_round(self, name: str) -> None:
+        """Take note of a result: it may be the first of a round."""
+        spent, (whole, done) = self._spent[name], self._work().get(name, (0.0, 0.0))
+        share = done / max(1e-9, whole)
+        if name not in self._rounds or share < self._first[name][1]:  # after a worker died
+            self._rounds[name] = _Round(1, 0.0, spent)
+        latest = self._rounds[name]
         if spent - latest.first > (latest.first - latest.begun) / 2:
-            latest = self._rounds[stage] = _Round(latest.number + 1, latest.first, spent)
+            latest = self._rounds[name] = _Round(latest.number + 1, latest.first, spent)
         # Words begin with a single piece; several cores take pieces together only after it.
-        if latest.number <= 1 + (stage == "transcription"):
-            self._first[stage] = self._spent[stage], self._done[stage]
-
-    def _inseparable(self, stage: str) -> tuple[str, ...]:
-        """Return the stages that share their measured time with this one, itself included."""
-        return INTERLEAVED if self._interleaved and stage in INTERLEAVED else (stage,)
-
-    def restart(self) -> Estimate:
-        """Return an estimate for another recording, at the same expected pace."""
-        return Estimate(self._pace, self._step, trust=self._trust, clock=self._clock)
+        if latest.number <= 1 + (name == "transcription"):
+            self._first[name] = spent, share
 
     @property
     def begun(self) -> bool:
@@ -159,9 +153,8 @@ class Estimate:
     @property
     def share(self) -> float:
         """Share of the work that is done, weighted by the times of the stages."""
-        expected = self._expected()
-        done = sum(seconds * self._done.get(stage, 0.0) for stage, seconds in expected.items())
-        return done / max(1e-9, sum(expected.values()))
+        work = self._work().values()
+        return sum(done for _, done in work) / max(1e-9, sum(whole for whole, _ in work))
 
     @property
     def left(self) -> float | None:
@@ -169,24 +162,19 @@ class Estimate:
         if self.sound is None:
             elapsed = 0.0 if self._begun is None else self._clock() - self._begun
             return None if self._whole is None else max(0.0, self._whole - elapsed)
-        expected = self._expected()
-        spent, worth = dict.fromkeys(expected, 0.0), dict.fromkeys(expected, 0.0)
-        for stage in expected:
-            # Several cores finish the pieces of a round together: the first round says too little.
-            seconds, done = self._first.get(stage, (0.0, 0.0))
-            spent[stage] = self._spent.get(stage, 0.0) - seconds
-            worth[stage] = expected[stage] * (self._done.get(stage, 0.0) - done)
-        measured = [stage for stage in MEASURED if stage in expected]
-        slower = (self._trust + sum(spent[stage] for stage in measured)) / (
-            self._trust + sum(worth[stage] for stage in measured)
+        work = self._work()
+        spent, worth = {}, {}  # since the first round, which says too little: its pieces end together
+        for name, (whole, done) in work.items():
+            seconds, share = self._first.get(name, (0.0, 0.0))
+            spent[name], worth[name] = self._spent[name] - seconds, done - share * whole
+        measured = [name for name in MEASURED if name in work]
+        slower = (self._trust + sum(spent[name] for name in measured)) / (
+            self._trust + sum(worth[name] for name in measured)
         )
-        left = 0.0
-        for stage, seconds in expected.items():
-            rate = (self._trust * slower + sum(spent[name] for name in self._inseparable(stage))) / (
-                self._trust + sum(worth[name] for name in self._inseparable(stage))
-            )
-            left += rate * seconds * (1 - self._done.get(stage, 0.0))
-        return left
+        return sum(
+            (self._trust * slower + spent[name]) / (self._trust + worth[name]) * (whole - done)
+            for name, (whole, done) in work.items()
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -196,32 +184,38 @@ class Estimate:
 
     def pace(self) -> Pace:
         """Return the measured pace, for later recordings."""
-        units, spent = self._units(), dict(self._spent)
-        if self._interleaved:  # divided in the expected ratio
-            expected = self._expected()
-            both = sum(spent.get(stage, 0.0) for stage in INTERLEAVED)
-            whole = sum(expected[stage] for stage in INTERLEAVED)
-            spent |= {stage: both * expected[stage] / whole for stage in INTERLEAVED}
+        work = self._work()
+        slower = {name: self._spent[name] / max(1e-12, whole) for name, (whole, _) in work.items()}
         return {
-            stage: max(1e-6, spent.get(stage, 0.0) / max(1e-6, units[stage]))
-            for stage in STAGES
-            if stage in spent or stage in self._pace
+            stage: max(1e-6, each * slower[self._measured_as(stage)]) for stage, each in self._pace.items()
         }
 
-    def _expected(self) -> dict[str, float]:
-        """Return the seconds of work expected in each stage."""
-        units = self._units()
-        return {stage: seconds * units[stage] for stage, seconds in self._pace.items() if stage in units}
-
-    def _units(self) -> dict[str, float]:
-        """Return the amount of work in each stage, in the units of `Pace`."""
+    def _work(self) -> dict[str, tuple[float, float]]:
+        """Return the seconds of work expected, and how many of them are done, by `_measured_as`."""
         sound = self._total.get("decode", 0.0)
-        expected = max(1.0, 1 + (sound - 10) / self._step(sound))
-        windows = self._total.get("segmentation", expected)
-        tracks = max(1, round(windows / expected))
-        units = {"start": 1.0, "decode": sound, "segmentation": windows}
-        units |= {"embedding": sound, "clustering": sound}
-        return {**units, "transcription": sound + PIECE * tracks if sound else 0.0}
+        units = work_units(sound, self._step(sound), self._total.get("segmentation"))
+        work: dict[str, tuple[float, float]] = {}
+        for stage, each in self._pace.items():
+            whole, done = work.get(self._measured_as(stage), (0.0, 0.0))
+            seconds = each * units[stage]
+            work[self._measured_as(stage)] = whole + seconds, done + seconds * self._done.get(stage, 0.0)
+        return work
+
+    def _measured_as(self, stage: str) -> str:
+        """Return the name for a stage's time, which may include that of another."""
+        return "speakers" if self._interleaved and stage in INTERLEAVED else stage
+
+
+def work_units(sound: float, step: float, windows: float | None = None) -> Pace:
+    """Return the amount of work in each stage, in the units of `Pace`.
+
+    `windows` None: as many as one track of so many seconds has.
+    """
+    expected = max(1.0, 1 + (sound - 10) / step)
+    windows = expected if windows is None else windows
+    tracks = max(1, round(windows / expected))
+    units = {"start": 1.0, "decode": sound, "segmentation": windows, "embedding": sound, "clustering": sound}
+    return {**units, "transcription": sound + PIECE * tracks if sound else 0.0}
 
 
 # --- earlier runs on this machine ---
@@ -231,70 +225,37 @@ class Estimate:
 class Workload:
     """Everything but the recording that changes the time it takes."""
 
-    models: tuple[str | None, ...]
-    """The first digits of their SHA-256."""
-    pair: str
-    """The name of the diarizer's set of models."""
-    weights: int
-    """Bytes of the recognizer's model; 0 without words."""
-    device: str
-    cores: int
-    fast: bool
-    fast_words: bool
-    warm: bool
+    settings: Settings
+    """Resolved ones."""
+    warm: bool = True
     """Models stay open from one recording to the next."""
-
-    @classmethod
-    def of_engine(cls, engine: Engine) -> Workload:
-        """Return the workload of a single run. Raises the errors of choosing models."""
-        whisper = engine.whisper[0]
-        weights = model_size(Path(whisper.path)) if whisper else 0
-        hashes = {role: model.sha256 if model else None for role, model in engine.files.items()}
-        return cls._of(hashes, engine.chosen.name, weights, engine.runtime, engine.options, warm=False)
-
-    @classmethod
-    def of_settings(cls, settings: Settings) -> Workload:
-        """Return the workload of recordings of a batch or of the desk."""
-        options, weights = settings.options, settings.weights
-        return cls._of(settings.models, options.models, weights, settings.runtime, options, warm=True)
-
-    @classmethod
-    def _of(
-        cls,
-        hashes: Mapping[str, str | None],
-        pair: str,
-        weights: int,
-        runtime: Runtime,
-        options: Options,
-        *,
-        warm: bool,
-    ) -> Workload:
-        models = tuple(sha256 and sha256[:16] for role, sha256 in hashes.items() if role != "known")
-        device, cores = str(runtime.device), runtime.cores
-        return cls(models, pair, weights, device, cores, options.fast, options.fast_words, warm)
 
     def step(self, sound: float) -> float:
         """Return the seconds between two windows in a recording of so many seconds."""
         from witness.diarization import segmentation
         from witness.schema import SAMPLE_RATE
 
-        stretches = self.pair == "campplus"
-        return segmentation.step_of(round(sound * SAMPLE_RATE), fast=self.fast, stretches=stretches)
+        options = self.settings.options
+        stretches = options.models == "campplus"
+        return segmentation.step_of(round(sound * SAMPLE_RATE), fast=options.fast, stretches=stretches)
 
     @property
     def prior(self) -> Pace:
         """The pace expected before the first recording of this workload."""
-        *_, other = PRIOR.values()
-        pace = dict(PRIOR.get(self.pair, other))
-        if self.weights:
-            longer = 1.0 if self.fast_words else SEARCH
-            pace["transcription"] = WORDS * longer * (self.weights / BASE) ** LARGER
-        return {stage: each / (1 if stage in SINGLE_CORE else self.cores) for stage, each in pace.items()}
+        options, cores = self.settings.options, self.settings.runtime.cores
+        pace = dict(PRIOR.get(options.models, PRIOR["builtin"]))
+        if self.settings.weights:
+            longer = 1.0 if options.fast_words else SEARCH
+            pace["transcription"] = WORDS * longer * (self.settings.weights / BASE) ** LARGER
+        return {stage: each / (1 if stage in SINGLE_CORE else cores) for stage, each in pace.items()}
 
     @property
     def key(self) -> str:
         """Its name in the cache."""
-        return json.dumps(asdict(self))
+        settings, options = self.settings, self.settings.options
+        models = [sha256 and sha256[:16] for role, sha256 in settings.models.items() if role != "known"]
+        machine = [settings.runtime.device, settings.runtime.cores]
+        return json.dumps([models, *machine, options.fast, options.fast_words, self.warm])
 
 
 def start_estimate(
@@ -304,10 +265,16 @@ def start_estimate(
 
     `whole` is as in `Estimate`.
     """
-    kept = kept_paces().get(workload.key)
-    if kept is not None and "start" in kept:
-        return Estimate(kept, workload.step, trust=LATER, whole=whole, clock=clock)
-    return Estimate(workload.prior, workload.step, trust=FIRST, whole=whole, clock=clock)
+    pace, trust = _expected_pace(workload)
+    return Estimate(pace, workload.step, trust=trust, whole=whole, clock=clock)
+
+
+def _expected_pace(workload: Workload) -> tuple[Pace, float]:
+    """Return the pace of the last recording with this workload, else the prior, and its weight."""
+    kept = kept_paces().get(workload.key, {})
+    if kept.keys() >= workload.prior.keys():
+        return {stage: kept[stage] for stage in workload.prior}, LATER
+    return workload.prior, FIRST
 
 
 def remember(workload: Workload, done: Estimate) -> None:
@@ -362,16 +329,15 @@ class Forecast:
         self._clock = clock
         self._working: dict[str, tuple[Item, Workload, Estimate]] = {}  # by output
         self._done: dict[str, deque[_Done]] = defaultdict(lambda: deque(maxlen=LATEST))  # by ending
-        self._blank: Estimate | None = None
-        """The estimate of a recording without any progress."""
-        self._work: dict[float, float] = {}
-        """Seconds of work by seconds of sound, as `_blank` expects."""
+        self._latest: tuple[Workload, Pace] | None = None
+        """The workload of the latest recording, and the pace expected of it."""
         self._most_at_once = 1
 
     def begin(self, item: Item, job: Job) -> Estimate:
         """Return the estimate of a recording that is worked on from now on."""
-        workload = Workload.of_settings(job.settings)
-        estimate = self._start(workload, self.expect([item]))
+        workload = Workload(job.settings)
+        self._latest = workload, _expected_pace(workload)[0]
+        estimate = start_estimate(workload, self.expect([item]), self._clock)
         self._working[item.output] = item, workload, estimate
         return estimate
 
@@ -384,7 +350,7 @@ class Forecast:
             self._done[_ending(item)].append(_Done(item.size, outcome.duration, outcome.seconds))
             if estimate.begun and not outcome.resumed:
                 remember(workload, estimate)
-                self._start(workload)
+                self._latest = workload, _expected_pace(workload)[0]
 
     def expect(self, items: Iterable[Item]) -> float | None:
         """Return the seconds of work on recordings whose lengths are unknown.
@@ -426,19 +392,12 @@ class Forecast:
             heapq.heappush(free, heapq.heappop(free) + left)
         return max(free)
 
-    def _start(self, workload: Workload, whole: float | None = None) -> Estimate:
-        estimate = start_estimate(workload, whole, self._clock)
-        self._blank = estimate.restart()
-        self._work = {}
-        return estimate
-
     def _expected(self, sound: float) -> float:
         """Return the seconds of work on a recording of so many seconds at the pace of earlier runs."""
-        if sound not in self._work and self._blank is not None:
-            estimate = self._blank.restart()
-            estimate.update("decode", 0.0, sound)
-            self._work[sound] = estimate.left or 1e-6
-        return self._work.get(sound, 1e-6)
+        assert self._latest is not None  # noqa: S101 - for mypy: a recording has begun
+        workload, pace = self._latest
+        units = work_units(sound, workload.step(sound))
+        return max(1e-6, sum(each * units[stage] for stage, each in pace.items()))
 
 
 def _bytes_per_second(done: Iterable[_Done]) -> float:

@@ -266,7 +266,7 @@ class Folder:
         findings = [
             output_paths.beside(path) for path in targets if output_paths.format_of(path.name) == Format.JSON
         ]
-        paths = [*targets, *(findings if self._settings.keep_findings else [])]
+        paths = [*targets, *(findings if self._settings.writing.keep_findings else [])]
         taken = next(filter(os.path.lexists, paths), None)
         if item.output in self.manifest.entries or taken is None:
             return None

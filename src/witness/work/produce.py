@@ -29,6 +29,17 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 @dataclass(frozen=True)
+class Writing:
+    """Choices about the files of a transcript."""
+
+    keep_findings: bool = True
+    """Beside JSON files."""
+    html_audio: PageAudio = PageAudio.AUTO
+    style: Mapping[str, Any] = field(default_factory=dict)
+    """As `Transcript.styled` takes it."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Settings of all jobs of a batch."""
 
@@ -39,34 +50,30 @@ class Settings:
     """Role -> sha256 that the model must have."""
     warnings: tuple[str, ...] = ()
     """About the choice of models; they go into every transcript."""
-    keep_findings: bool = True
-    """Beside JSON files."""
-    html_audio: PageAudio = PageAudio.AUTO
-    style: Mapping[str, Any] = field(default_factory=dict)
-    """As `Transcript.styled` takes it."""
+    writing: Writing = field(default_factory=Writing)
     weights: int = 0
     """Bytes of the speech recognition model."""
 
 
-def resolve_settings(
-    options: Options,
-    *,
-    keep_findings: bool = True,
-    html_audio: PageAudio = PageAudio.AUTO,
-    style: Mapping[str, Any] = {},
-    reporter: Reporter = SILENT,
-) -> Settings:
+def resolve_settings(options: Options, writing: Writing = Writing(), reporter: Reporter = SILENT) -> Settings:
     """Make all choices of the options, and fetch and verify the models. Raises ModelError, UsageError."""
-    from witness.diarization import voices
-    from witness.models import user_files
     from witness.pipeline import Engine
-    from witness.work.eta import model_size
 
     engine = Engine(options, progress=reporter.progress, note=reporter.note)
-    models = engine.files
-    whisper, failure = engine.whisper
-    if failure is not None:
-        raise failure
+    settings = settings_of(engine, writing)
+    if engine.whisper[1] is not None:
+        raise engine.whisper[1]
+    return replace(settings, runtime=Runtime())
+
+
+def settings_of(engine: Engine, writing: Writing = Writing()) -> Settings:
+    """Return the settings with the choices that an engine has made. Raises ModelError, UsageError."""
+    from witness.diarization import voices
+    from witness.models import user_files
+    from witness.work.eta import model_size
+
+    options = engine.options
+    models, whisper = engine.files, engine.whisper[0]
     chosen = engine.chosen.name
     if options.models not in ("auto", chosen):  # a folder
         chosen = os.path.abspath(options.models)  # noqa: PTH100 - without following links
@@ -79,12 +86,10 @@ def resolve_settings(
         sha256["known"] = voices.fingerprint(Path(people))
     return Settings(
         replace(options, models=chosen, whisper=words, known=people),
-        Runtime(),
+        engine.runtime,
         sha256,
         tuple(engine.warnings),
-        keep_findings,
-        html_audio,
-        style,
+        writing,
         model_size(Path(whisper.path)) if whisper is not None else 0,
     )
 
@@ -211,12 +216,12 @@ def produce(job: Job, caller: Caller = Caller()) -> Outcome:
     It is recognized, or copied from a twin, or the one that `job.transcript` names, with its changes. Raises
     WitnessError and what the callbacks raise; then no file has changed.
     """
-    settings = job.settings
+    writing = job.settings.writing
     path = None if job.transcript is None else Path(job.transcript)
     files = [(form, None if file is None else Path(file)) for form, file in job.files]
     twin = opened = None
     with (
-        output_paths.prepared(files, keep=settings.keep_findings, pipes=caller.pipes),
+        output_paths.prepared(files, keep=writing.keep_findings, pipes=caller.pipes),
         Journal() as journal,
         ExitStack() as lock,
     ):
@@ -228,10 +233,12 @@ def produce(job: Job, caller: Caller = Caller()) -> Outcome:
         from witness.audio import sound  # not before: a recognizer starts before any heavy import
         from witness.formats import json_document, writers
 
-        styled = transcript.styled(settings.style)
+        styled = transcript.styled(writing.style)
         beside = None if path is None else path.parent
-        page = sound.take(styled.audio, files, settings.html_audio, beside=beside, reporter=caller.reporter)
+        page = sound.take(styled.audio, files, writing.html_audio, beside=beside, reporter=caller.reporter)
         left = _write(job, styled, files, page, opened, fresh=path is None and twin is None)
+        for line in left:
+            caller.reporter.note(line)
         for form in [form for form, file in files if file is None]:
             with caller.reporter.aside():
                 caller.show(writers.content(json_document.in_milliseconds(styled), form, page))
@@ -284,7 +291,7 @@ def _copy(job: Job, path: Path) -> Transcript | None:
 
     try:
         transcript = store.read(path)
-        findings = rebuild.read(path).findings if job.settings.keep_findings else None
+        findings = rebuild.read(path).findings if job.settings.writing.keep_findings else None
     except WitnessError:
         return None
     audio = replace(transcript.audio, path=job.source)
@@ -330,9 +337,9 @@ def _write(
     source = None if job.transcript is None else Path(job.transcript)
     if source is not None and all(file == store.sibling(source, form) for form, file in files):
         with store.opened(source) as beside_it:  # read again: it may have changed meanwhile
-            now = store.read(source).styled(job.settings.style)
+            now = store.read(source).styled(job.settings.writing.style)
             return beside_it.add(now, forms, page).left
-    keep, force = job.settings.keep_findings, job.force or source is not None
+    keep, force = job.settings.writing.keep_findings, job.force or source is not None
     return (*left, *store.save(transcript, files, keep=keep, sound=page, fresh=fresh, force=force))
 
 

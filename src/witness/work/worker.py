@@ -70,7 +70,7 @@ def perform(job: Job, progress: Progress = no_progress, said: Said | None = None
                 "complete"
             )
 
-    heard = None if said is None else _new_segments(said, job.settings.style)
+    heard = None if said is None else _new_segments(said, job.settings.writing.style)
     caller = Caller(engine, Reporter(progress), heard, refuse_changed, pipes=False)
     try:
         outcome = produce(job, caller)

@@ -36,7 +36,7 @@ from witness.serve.queue import Queue
 from witness.serve.roles import Endpoint, Role
 from witness.serve.routes.recordings import ALIVE, DEAF, wait_until_gone
 from witness.serve.uploads import Form, Upload
-from witness.work.produce import Job, Outcome, Segment, Settings, Watcher
+from witness.work.produce import Job, Outcome, Segment, Settings, Watcher, Writing
 
 Targets = Sequence[tuple[Format, Path]]
 """Formats, and the files that the answer is made of."""
@@ -131,8 +131,7 @@ def _only_upload(form: Form) -> Upload:
 
 def _job(recording: Upload, asked: TranscriptionRequest, targets: Targets, settings: Settings) -> Job:
     files = tuple((form, str(path)) for form, path in targets)
-    page = PageAudio.NONE
-    settings = replace(settings, options=asked.options, keep_findings=False, html_audio=page, style={})
+    settings = replace(settings, options=asked.options, writing=Writing(False, PageAudio.NONE))
     return Job(str(recording.path), files, settings, resumable=False)
 
 
