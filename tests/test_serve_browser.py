@@ -58,7 +58,7 @@ class Desk:
                 1,
             )
         )
-        self.desk = AppState(library.folder, TOKEN, library, options, runtime, queue=queue, uploads=uploads)
+        self.desk = AppState(library.folder, TOKEN, library, options, queue=queue, uploads=uploads)
         self._stack.enter_context(library.watched())
         self._stack.callback(self.desk.editor.close)
         self._stack.callback(self.desk.finder.close)

@@ -21,6 +21,7 @@ from test_convert import spoken, uttered
 from witness.child import Child
 from witness.errors import UsageError
 from witness.schema import Correction, Review, Speaker, Transcript
+from witness.serve import worker
 from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library import index as indexes
@@ -61,11 +62,11 @@ def save(path: Path, transcript: Transcript = BUDGET) -> Path:
 
 @pytest.fixture
 def library(tmp_path, monkeypatch) -> Library:
-    monkeypatch.setattr(reader, "Child", lambda _: None)
-    monkeypatch.setattr(reader.Calls, "call", lambda *call: call[3](*call[4:]))
     folder = tmp_path / "recordings"
     folder.mkdir()
-    return Library(folder, Index(tmp_path / "cache" / "index.sqlite"))
+    library = Library(folder, Index(tmp_path / "cache" / "index.sqlite"))
+    monkeypatch.setattr(library._reader, "call", lambda function, *args: function(*args))
+    return library
 
 
 def hits(library: Library, query: str, speaker: str = "") -> list[Hit]:
@@ -451,13 +452,13 @@ def test_files_are_read_in_a_process_of_low_priority(tmp_path):
 
 
 def test_a_file_that_ends_its_reader_is_put_down_as_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "Child", lambda _: Child("witness.serve.nothing"))
+    monkeypatch.setattr(worker, "Child", lambda _: Child("witness.serve.nothing"))
     library = Library(tmp_path, Index(tmp_path / "cache" / "index.sqlite"))
     save(tmp_path / "a.json")
     library.update()
     ((one,), read) = library.recordings()
     assert (one.state, read) == ("failed", 1)
-    assert "a.json: the process that read it ended (exit code 1)" in one.why
+    assert "a.json: the process that works on it ended (exit code 1)" in one.why
 
 
 def test_what_is_known_is_read_again_only_after_a_change(library, monkeypatch):

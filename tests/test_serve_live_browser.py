@@ -16,9 +16,9 @@ from test_serve_browser import folder as folder
 from test_serve_browser import shelf as shelf
 from test_serve_browser import visit as visit
 from witness.formats.reading import read
-from witness.serve.app_state import GONE
+from witness.serve.endpoints import GONE
 from witness.serve.library.library import id_of
-from witness.serve.status import JobStatus
+from witness.serve.queue import JobStatus
 from witness.transcript import store
 from witness.work.manifest import Entry, Manifest
 

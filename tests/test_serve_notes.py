@@ -11,12 +11,11 @@ from starlette.testclient import TestClient
 
 from test_notes import CALL, note
 from test_serve_library import save
-from witness.options import Device, Options
+from witness.options import Options
 from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
-from witness.work import pool
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 
@@ -33,9 +32,7 @@ def client(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         save(path, replace(CALL, corrections=tuple(given), corrected=bool(given)))
     library.update()
-    desk = AppState(
-        library.folder, TOKEN, library, Options(models="builtin"), pool.worker_runtime(1, Device.CPU, 1)
-    )
+    desk = AppState(library.folder, TOKEN, library, Options(models="builtin"))
     yield TestClient(application(desk), "http://localhost", headers={"Authorization": f"Bearer {TOKEN}"})
     desk.editor.close()
 

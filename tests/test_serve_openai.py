@@ -41,8 +41,7 @@ from recordings import make
 from test_serve_queue import wait_for
 from witness.errors import UsageError, WitnessError
 from witness.options import Options, Runtime
-from witness.serve import errors, uploads
-from witness.serve.editing import exports
+from witness.serve import editing, errors, uploads
 from witness.serve.openai import answers, schema
 from witness.serve.openai import routes as openai_routes
 from witness.serve.queue import Queue
@@ -67,7 +66,7 @@ def settings():
 
 def exported(function, path, form):
     """In the place of the desk's editor: the text of the transcript, in the shape of another format."""
-    assert (function, path.suffix) == (exports.content, ".json")
+    assert (function, path.suffix) == (editing.export, ".json")
     document = json.loads(path.read_text())
     found = {**WRITTEN[form], "text": document["text"]}
     return path.name, json.dumps(found).encode()
@@ -576,7 +575,7 @@ def test_a_stream_that_nobody_reads_is_ended(server, monkeypatch):
     future, stopped = Future(), []
     monkeypatch.setattr(server.queue, "submit", lambda *_: future)
     monkeypatch.setattr(server.queue, "stop", stopped.append)
-    monkeypatch.setattr(openai_routes, "DEAF", 0.05)
+    monkeypatch.setattr(recordings, "DEAF", 0.05)
     monkeypatch.setattr(openai_routes, "PATIENCE", 0)
     body = b""
     for name, value in (("model", MODEL), ("stream", "true"), ("file", "sound")):

@@ -21,11 +21,9 @@ from witness import Engine
 from witness.errors import CancelledError, ConflictError, InputError, ModelError, UsageError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import queue as queues
-from witness.serve import status
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
-from witness.serve.queue import Queue, free_name
-from witness.serve.status import BusyError, UnknownError
+from witness.serve.queue import BusyError, Queue, UnknownError, free_name
 from witness.storage import atomic
 from witness.transcript import vocabulary
 from witness.work import overrides, produce
@@ -334,8 +332,8 @@ def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
 
 @pytest.mark.usefixtures("hands")
 def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(status, "MOST_UNREAD", 3)
-    monkeypatch.setattr(status, "MOST_LISTENERS", 2)
+    monkeypatch.setattr(queues, "MOST_UNREAD", 3)
+    monkeypatch.setattr(queues, "MOST_LISTENERS", 2)
     with desk(tmp_path, lambda _: SETTINGS) as queue:
         deaf, awake = queue.board.listen(lambda: None), queue.board.listen(lambda: None)
         with pytest.raises(BusyError, match="too many windows"):

@@ -54,7 +54,7 @@ def test_a_tab_that_is_closed_costs_its_last_seconds(beeping, desk, folder, monk
     start(page, "Left behind")
     page.wait_for_selector('#recording-time:has-text("00:00:05")')
     page.close()
-    (take,) = browser_recordings.Takes(desk.desk.folder, 0).unfinished()
+    (take,) = browser_recordings.unfinished(desk.desk.folder)
     assert take.size > 1000
     page = visitor.tab()
     page.goto(desk.url)
@@ -110,5 +110,5 @@ def test_a_browser_that_may_not_listen_is_told_why(beeping, desk, folder):
     page.click("#record")
     page.click("#recording-begin")
     page.wait_for_selector('#recording-state:has-text("The browser was not allowed to listen")')
-    assert browser_recordings.Takes(desk.desk.folder, 0).unfinished() == []
+    assert browser_recordings.unfinished(desk.desk.folder) == []
     visitor.context.close()

@@ -13,17 +13,17 @@ from starlette.testclient import TestClient
 from test_again import heard
 from test_serve_queue import SETTINGS, Hands
 from witness.errors import InputError
+from witness.serve import editing, roles
 from witness.serve import queue as queues
-from witness.serve import roles, status
 from witness.serve.app import application
 from witness.serve.app_state import AppState
-from witness.serve.editing.worker import Worker
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
 from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
 from witness.serve.routes import transcripts
 from witness.serve.uploads import Uploads
+from witness.serve.worker import Worker
 from witness.storage import files
 from witness.transcript import previous
 
@@ -125,7 +125,7 @@ def contents(folder) -> dict:
 def test_a_reader_changes_nothing_on_the_disk_by_any_method(shelf, tmp_path, monkeypatch):
     """With the body of a request that writes, sent to the handlers themselves."""
     monkeypatch.setattr(queues, "Pool", lambda _: Hands([None]))
-    monkeypatch.setattr(status, "MOST_LISTENERS", 0)  # events have no end
+    monkeypatch.setattr(queues, "MOST_LISTENERS", 0)  # events have no end
     monkeypatch.setattr(transcripts, "MOST_WATCHING", 0)
     folder = tmp_path / "calls"
     shutil.copytree(shelf, folder)
@@ -135,8 +135,8 @@ def test_a_reader_changes_nothing_on_the_disk_by_any_method(shelf, tmp_path, mon
     with (
         Uploads(folder) as arriving,
         Queue(folder, lambda _: SETTINGS) as queue,
-        closing(Worker()) as editor,
-        closing(Worker()) as finder,
+        closing(Worker(editing.prepare)) as editor,
+        closing(Worker(editing.prepare)) as finder,
     ):
         parts = {"queue": queue, "uploads": arriving, "editor": editor, "finder": finder}
         app = application(AppState(folder, OWNER, library, **parts), users=USERS)

@@ -10,12 +10,12 @@ from starlette.testclient import TestClient
 
 from test_serve_recordings import SETTINGS, Hands
 from witness.progress import SILENT
-from witness.serve import browser_recordings, errors, folder_watch
+from witness.serve import browser_recordings, errors
 from witness.serve import queue as queues
-from witness.serve.browser_recordings import Takes
+from witness.serve.app_state import Quotas
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
-from witness.serve.queue import Queue
+from witness.serve.queue import FolderWatch, Queue
 from witness.work.manifest import Manifest
 
 
@@ -28,8 +28,7 @@ def desk(tmp_path, monkeypatch):
     with ExitStack() as stack:
         queue = stack.enter_context(Queue(folder, lambda _: SETTINGS))
         app = Starlette(routes=browser_recordings.routes(), exception_handlers=errors.HANDLERS)
-        app.state.desk = SimpleNamespace(folder=folder, queue=queue)
-        app.state.takes = Takes(folder, 1000)
+        app.state.desk = SimpleNamespace(folder=folder, queue=queue, limits=Quotas(upload=1000))
         client = stack.enter_context(TestClient(app))
         yield SimpleNamespace(client=client, app=app, queue=queue, folder=folder)
 
@@ -50,8 +49,6 @@ def test_pieces_become_a_recording_that_waits(desk):
     assert add(desk, take, 5, b"second").json()["size"] == 11
     again = add(desk, take, 5, b"second")  # its answer was lost
     assert (again.status_code, again.json()["size"]) == (409, 11)
-    # The server ends, and another one begins.
-    desk.app.state.takes = Takes(desk.folder, 1000)
     told = desk.client.get("/api/takes").json()["takes"]
     assert [(one["id"], one["name"], one["size"]) for one in told] == [(take, "Talk one.webm", 11)]
     answer = desk.client.post(f"/api/takes/{take}/finish", json={"language": "de", "speakers": 2})
@@ -121,7 +118,7 @@ def test_a_take_from_elsewhere_is_not_added_to(desk, tmp_path, planted):
 
 def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):
     library = Library(desk.folder, Index(tmp_path / "index.sqlite"))
-    watching = folder_watch.FolderWatch(library, desk.queue, SILENT)
+    watching = FolderWatch(library, desk.queue, SILENT)
 
     def looked() -> list[str]:
         library.update()

@@ -6,6 +6,8 @@ A message is one line that names the file (or device) and the fix; only `cli` pr
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from errno import ENOMEM
 
 
@@ -80,6 +82,18 @@ class ScratchError(OutputError):
 
 class TranscriptionError(WitnessError):
     """The speech recognizer failed; the speakers can be known all the same."""
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Raise an OSError as an OutputError about the file at `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); fix: free disk space or fix the folder's "
+            "permissions"
+        ) from error
 
 
 _NO_MEMORY = (

@@ -117,13 +117,13 @@ def serve_command(
         raise UsageError("--cert and --key belong together; give both")
     choices = Options(**asked)
 
-    from witness.serve import folder_watch, roles, server
+    from witness.serve import editing, roles, server
     from witness.serve.app import application
     from witness.serve.app_state import AppState
-    from witness.serve.editing.worker import Worker
     from witness.serve.library.library import Library
-    from witness.serve.queue import Queue
+    from witness.serve.queue import Queue, watch_folder
     from witness.serve.uploads import Uploads
+    from witness.serve.worker import Worker
     from witness.work import pool, produce
     from witness.work.overrides import JobOverrides
     from witness.work.produce import Settings
@@ -155,8 +155,8 @@ def serve_command(
     with (
         listening,
         options.progress(quiet) as reporter,
-        closing(Worker()) as editor,
-        closing(Worker()) as finder,
+        closing(Worker(editing.prepare)) as editor,
+        closing(Worker(editing.prepare)) as finder,
         Uploads(library.folder) as uploads,
         Queue(library.folder, resolve, runtime, jobs) as queue,
     ):
@@ -165,7 +165,6 @@ def serve_command(
             token or secrets.token_urlsafe(),
             library,
             choices,
-            runtime,
             queue=queue,
             uploads=uploads,
             editor=editor,
@@ -192,7 +191,7 @@ def serve_command(
             with ExitStack() as watching:
                 watching.enter_context(library.watched(reporter))
                 if watch:
-                    watching.enter_context(folder_watch.watched(library, queue, reporter))
+                    watching.enter_context(watch_folder(library, queue, reporter))
                 tickets = (printed, shown, scanned)
                 more = {
                     "origins": origins,

@@ -1,4 +1,4 @@
-"""State that all requests share, and helpers that read a request."""
+"""State that all requests share, and their limits."""
 
 from __future__ import annotations
 
@@ -6,32 +6,24 @@ import asyncio
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
-from witness.options import Options, Runtime
-from witness.serve.editing.worker import Worker
+from witness.options import Options
+from witness.serve import editing
 from witness.serve.library.library import Library
+from witness.serve.queue import Queue
+from witness.serve.worker import Worker
 from witness.storage import files
 
 if TYPE_CHECKING:
-    from witness.serve.queue import Queue
     from witness.serve.uploads import Uploads
-
-T = TypeVar("T")
 
 LINGER = 1.0
 """Seconds to read the rest of a refused request."""
-GONE = "there is no such transcript anymore; go back to the recordings"
-
-
 KNOWN = "known"
 """The folder of the voices of known people, below the desk's."""
 
@@ -61,15 +53,16 @@ class AppState:
     library: Library
     options: Options = field(default_factory=Options)
     """For new recordings."""
-    runtime: Runtime = field(default_factory=Runtime)
     limits: Quotas = field(default_factory=Quotas)
     queue: Queue | None = None
     """None, like `uploads`: the desk takes no recordings."""
     uploads: Uploads | None = None
-    editor: Worker = field(default_factory=Worker)
+    editor: Worker = field(default_factory=partial(Worker, editing.prepare))
     """Works on the transcript of an open page."""
-    finder: Worker = field(default_factory=Worker)
+    finder: Worker = field(default_factory=partial(Worker, editing.prepare))
     """Reads recordings and searches all transcripts for a voice, which takes longer."""
+    recordings: dict[Path, tuple[Path, list[int]]] = field(default_factory=dict)
+    """Recordings that were checked, by their transcripts, and the states of both."""
 
     @property
     def known(self) -> Path:
@@ -79,18 +72,21 @@ class AppState:
         files.refuse_link(self.folder / KNOWN)
         return self.folder / KNOWN
 
+    def recording(self, path: Path) -> Path:
+        """Return the path of a transcript's recording, checked by its sha256. Raises InputError."""
+        recording, state = self.recordings.get(path, (None, []))
+        if recording is None or _file_state(path, recording) != state:
+            recording = self.finder.call(editing.recording, path)
+            self.recordings[path] = recording, _file_state(path, recording)
+        return recording
 
-def desk_of(request: Request) -> AppState:
-    desk: AppState = request.app.state.desk
-    return desk
 
-
-def queue_of(request: Request) -> Queue:
-    """Return the queue. Raises HTTPException if the desk has none."""
-    queue = desk_of(request).queue
-    if queue is None:
-        raise HTTPException(503, "this desk takes no recordings")
-    return queue
+def _file_state(*paths: Path) -> list[int]:
+    """Return numbers that change when a file does; none if a file is missing."""
+    try:
+        return [number for path in paths for number in (path.stat().st_size, path.stat().st_mtime_ns)]
+    except OSError:
+        return []
 
 
 async def discard(receive: Receive, limit: float = math.inf) -> None:
@@ -103,26 +99,3 @@ async def discard(receive: Receive, limit: float = math.inf) -> None:
 
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(read(), LINGER)
-
-
-async def path_of(request: Request) -> Path:
-    """Return the JSON of the transcript whose id is in the address. Raises HTTPException."""
-    path = await run_in_threadpool(desk_of(request).library.find, request.path_params["id"])
-    if path is None:
-        raise HTTPException(404, GONE)
-    return path
-
-
-async def body_of(request: Request, expected: type[T]) -> T:
-    """Return the JSON in a request, which has the type `expected`. Raises HTTPException."""
-    try:
-        return msgspec.convert(await request.json(), expected)
-    except msgspec.ValidationError as error:
-        raise HTTPException(400, f"the request cannot be used ({error})") from error
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, "the request is not JSON") from error
-
-
-def respond(value: Any, status: int = 200) -> Response:
-    """Return a value of msgspec's types as JSON."""
-    return JSONResponse(msgspec.to_builtins(value), status)

@@ -15,7 +15,7 @@ from starlette.routing import Match
 
 from witness.errors import ConflictError, InputError, OutputError, UsageError, WitnessError
 from witness.serve.library.index import DamagedError
-from witness.serve.status import BusyError, UnknownError
+from witness.serve.queue import BusyError, UnknownError
 
 if TYPE_CHECKING:
     from witness.serve.app_state import AppState

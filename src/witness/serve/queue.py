@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from witness.child import one_line
-from witness.errors import ConflictError, InputError, OutputError, WitnessError
+from witness.errors import ConflictError, InputError, OutputError, WitnessError, writing
 from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
-from witness.serve.library.library import id_of
-from witness.serve.resolved_models import Resolve, ResolvedModels, with_overrides
-from witness.serve.status import BusyError, JobStatus, State, StatusBoard
+from witness.progress import Reporter
+from witness.serve.library.library import Library, id_of
 from witness.storage import transaction
 from witness.transcript import vocabulary
 from witness.work import overrides as job_overrides
@@ -46,6 +45,217 @@ FORMATS = ("json", "txt")
 """The default formats of `witness batch`."""
 PATIENCE = 5.0
 """Seconds between two tries to lock the folder while another batch is at work in it."""
+SCAN = 5.0
+"""Seconds between two scans of a watched folder; a file that has not changed from one to the next is
+complete."""
+MOST_ENDED = 200
+"""Recordings done, failed or canceled that the board keeps."""
+MOST_UNREAD = 2400
+"""Recordings whose status a listener may not have taken yet; twice as many as the board has at most."""
+MOST_LISTENERS = 200
+LATEST = 3
+"""Segments of the text so far that a row has."""
+
+State = Literal["waiting", "working", "done", "failed", "canceled"]
+OPEN = ("waiting", "working")
+
+
+class BusyError(WitnessError):
+    """Queue full; retry later."""
+
+
+class UnknownError(WitnessError):
+    """No recording with that id."""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """Status of a recording."""
+
+    id: str
+    """The id of its transcript."""
+    name: str
+    state: State
+    stage: str | None = None
+    """The stage at work now."""
+    share: float = 0.0
+    """Share of the work that is done."""
+    seconds_left: float | None = None
+    seconds_after: float | None = None
+    """Seconds from the end of this recording until those that wait now are done, too; None: not known."""
+    why: str | None = None
+    """The reason why it failed, or why it still waits although nothing is before it."""
+    said: tuple[Mapping[str, Any], ...] = ()
+    """The segments that are final so far, as `produce.Segment`."""
+    output: str = ""
+    """Its results below the folder, without their endings."""
+    source: str = ""
+    """The path of the recording."""
+
+    def row(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        latest = self.said[-LATEST:]
+        return {
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "stage": self.stage,
+            "share": round(self.share, 3),
+            "seconds_left": _rounded(self.seconds_left),
+            "seconds_after": _rounded(self.seconds_after),
+            "why": self.why,
+            "said": [{"speaker": segment["speaker"], "text": segment["text"]} for segment in latest],
+            "transcript": self.id if self.state == "done" else None,
+        }
+
+
+class Listener:
+    """The latest status of each recording that a browser has not taken yet."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._unread: dict[str, JobStatus] = {}
+        self._dropped = False
+
+    def put(self, status: JobStatus) -> bool:
+        """Keep a status for `take`. Return False if too many were kept; this listener gets no more."""
+        with self._lock:
+            self._unread.pop(status.id, None)  # it goes to the end
+            self._unread[status.id] = status
+            self._dropped = self._dropped or len(self._unread) > MOST_UNREAD
+            dropped = self._dropped
+        self._wake()
+        return not dropped
+
+    def drop(self) -> None:
+        """Put nothing more."""
+        with self._lock:
+            self._dropped = True
+        self._wake()
+
+    def take(self) -> list[JobStatus] | None:
+        """Return the unread statuses, the oldest first; None: there will be no more."""
+        with self._lock:
+            if self._dropped:
+                return None
+            unread, self._unread = list(self._unread.values()), {}
+        return unread
+
+
+class StatusBoard:
+    """The statuses of all recordings, and their listeners."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._statuses: dict[str, JobStatus] = {}
+        self._listeners: list[Listener] = []
+        self._closed = False
+
+    def statuses(self) -> list[JobStatus]:
+        """Return all, as a new listener gets them."""
+        with self._lock:
+            return list(self._statuses.values())
+
+    def states(self) -> Mapping[str, str]:
+        """Return "waiting" or "working" by the ids of the transcripts that are not done yet."""
+        return {status.id: status.state for status in self.statuses() if status.state in OPEN}
+
+    def status(self, recording: str) -> JobStatus:
+        """Return the status of one recording. Raises UnknownError."""
+        with self._lock:
+            if recording not in self._statuses:
+                raise UnknownError("there is no recording with this id; reload the page")
+            return self._statuses[recording]
+
+    def has(self, recording: str) -> bool:
+        """Return whether there is a status of this recording."""
+        with self._lock:
+            return recording in self._statuses
+
+    def put(self, status: JobStatus) -> None:
+        """Set a status, and give it to all listeners unless nothing has changed."""
+        with self._lock:
+            if self._statuses.get(status.id) == status:
+                return
+            self._statuses[status.id] = status
+            self._listeners = [listener for listener in self._listeners if listener.put(status)]
+            ended = [other.id for other in self._statuses.values() if other.state not in OPEN]
+            for old in ended[: max(0, len(ended) - MOST_ENDED)]:
+                del self._statuses[old]
+
+    def change(self, recording: str, **fields: Any) -> None:
+        """Set some fields of a status. Raises UnknownError."""
+        self.put(replace(self.status(recording), **fields))
+
+    def listen(self, wake: Callable[[], None]) -> Listener:
+        """Return a listener with all statuses, which gets each change. Raises BusyError.
+
+        `wake` is called from another thread when there is something to take.
+        """
+        with self._lock:
+            if len(self._listeners) >= MOST_LISTENERS or self._closed:
+                raise BusyError("too many windows are open; close some")
+            listener = Listener(wake)
+            self._listeners.append(listener)
+            for status in self._statuses.values():
+                listener.put(status)
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        """Remove a listener that has left."""
+        with self._lock, suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def close(self) -> None:
+        """Drop all listeners, and take no more."""
+        with self._lock:
+            self._closed = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.drop()
+
+
+# --- models ---
+
+Resolve = Callable[[JobOverrides], Settings]
+"""Chooses and checks the models for overrides; it may take minutes. Raises WitnessError."""
+
+
+class ResolvedModels:
+    """The settings resolved so far; any thread may ask."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._lock = threading.Lock()
+        self._futures: dict[JobOverrides, Future[Settings]] = {}
+
+    def request(self, overrides: JobOverrides = JobOverrides()) -> Future[Settings]:
+        """Return the settings for overrides. After an error, the next request tries again."""
+        overrides = overrides.for_models
+        with self._lock:
+            future = self._futures.get(overrides)
+            if future is None or (future.done() and future.exception() is not None):
+                future = self._futures[overrides] = Future()
+                future.set_running_or_notify_cancel()  # so that no client can cancel it
+                threading.Thread(target=self._run, args=(overrides, future), daemon=True).start()
+            return future
+
+    def ready(self, overrides: JobOverrides = JobOverrides()) -> Settings | None:
+        """Return the settings for overrides if they are resolved."""
+        with self._lock:
+            future = self._futures.get(overrides.for_models)
+        done = future is not None and future.done() and future.exception() is None
+        return future.result() if future is not None and done else None
+
+    def _run(self, overrides: JobOverrides, future: Future[Settings]) -> None:
+        try:
+            future.set_result(self._resolve(overrides))
+        except BaseException as error:
+            future.set_exception(error)
+
+
+# --- the queue ---
 
 
 def _in_thread(method: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[Queue, P], T]:
@@ -83,6 +293,7 @@ class Queue(Observer):
 
         `resolve` is called when its models are needed first.
         """
+        self.folder = folder
         self.board = StatusBoard()
         self.models = ResolvedModels(resolve)
         self._request = BatchRequest((), folder, FORMATS, retry_failed=True)
@@ -104,7 +315,7 @@ class Queue(Observer):
     def __enter__(self) -> Queue:
         """Take up the recordings of an earlier server. Raises OutputError."""
         self._pool.__enter__()
-        self._restore(Manifest(self._request.out / MANIFEST))
+        self._restore(Manifest(self.folder / MANIFEST))
         self._thread.start()
         self._jobs.call(_look)
         return self
@@ -147,7 +358,7 @@ class Queue(Observer):
         Raises BusyError, ConflictError, OutputError.
         """
         room, manifest = self._room(), self._enter()
-        pairs = [(str(self._request.out / path), str(path)) for path in recordings]
+        pairs = [(str(self.folder / path), str(path)) for path in recordings]
         new = [(source, path) for source, path in pairs if source not in manifest.sources]
         waiting = []
         for source, output in assign(new, manifest)[:room]:
@@ -163,7 +374,7 @@ class Queue(Observer):
         Raises BusyError, ConflictError, OutputError.
         """
         self._room()
-        output = path.relative_to(self._request.out).as_posix().removesuffix(".json")
+        output = path.relative_to(self.folder).as_posix().removesuffix(".json")
         if _id(output) in self.board.states():
             raise ConflictError(f"{path.name}: is being transcribed already; cancel that first")
         try:
@@ -222,7 +433,7 @@ class Queue(Observer):
         manifest, now = self._enter(), target.as_posix().removesuffix(".json")
         entry = manifest.entries.get(path.as_posix().removesuffix(".json"))
         if entry is not None:
-            source = (self._request.out / target).with_suffix(Path(entry.source).suffix)
+            source = (self.folder / target).with_suffix(Path(entry.source).suffix)
             moved = str(source) if source.exists() else entry.source
             manifest.append(replace(entry, output=now, source=moved))
 
@@ -273,7 +484,7 @@ class Queue(Observer):
     def _enter(self) -> Manifest:
         """Lock the folder, and return its manifest. Raises ConflictError during a batch, OutputError."""
         if self._manifest is None:
-            out = self._request.out
+            out = self.folder
             try:
                 self._entered.enter_context(locked(out))
             except OutputError:
@@ -306,10 +517,12 @@ class Queue(Observer):
             self._fail_waiting(one_line(error), models)
             self._jobs.call(_look)
             return None
-        out = self._request.out
+        out = self.folder
         terms = (*vocabulary.terms((out / item.output).parent, out), *item.overrides.vocabulary)
         overrides = replace(item.overrides, vocabulary=tuple(dict.fromkeys(terms))[:MOST_TERMS])
-        settings = with_overrides(future.result(), overrides)
+        rest = replace(overrides, whisper=None, language=None)  # these need no other model
+        settings = future.result()
+        settings = replace(settings, options=rest.apply(settings.options))
         return replace(item, overrides=overrides), Folder(self._request, settings, manifest)
 
     def _fail_waiting(self, why: str, models: JobOverrides | None = None) -> None:
@@ -351,18 +564,13 @@ class Queue(Observer):
 
     def _take(self, scratch: Path, name: str, overrides: JobOverrides) -> Item:
         """Move a file into the folder, under this name or a free one. Raises OutputError."""
-        folder, manifest = self._request.out, self._enter()
-        try:
-            path = folder / free_name(name, os.listdir(folder))  # noqa: PTH208 - names alone
+        manifest = self._enter()
+        with writing(name):
+            path = self.folder / free_name(name, os.listdir(self.folder))  # noqa: PTH208 - names alone
             ((source, output),) = assign([(str(path), path.name)], manifest)
             item = Item(source, output, *size_and_mtime(str(scratch)), overrides)
             manifest.append(begun(item))  # first, so that after a kill it does not miss the file
             _move(scratch, path)
-        except OSError as error:
-            raise OutputError(
-                f"{name}: cannot be kept ({error.strerror}); fix: free disk space or fix the folder's "
-                "permissions"
-            ) from error
         return item
 
     def _room(self) -> int:
@@ -388,7 +596,7 @@ class Queue(Observer):
         """Take up the recordings below the folder that wait, failed or were canceled; or only this one."""
         for entry in manifest.entries.values():
             path, id_ = Path(entry.source), _id(entry.output)
-            below = self._request.out in path.parents or entry.again
+            below = self.folder in path.parents or entry.again
             mine = below if recording is None else id_ == recording
             if not mine or entry.state == "done" or not path.is_file():
                 continue
@@ -439,3 +647,55 @@ def _move(scratch: Path, path: Path) -> None:
         scratch.rename(path)
     else:
         scratch.unlink()
+
+
+def _rounded(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)
+
+
+# --- a watched folder ---
+
+
+class FolderWatch:
+    """The recordings below a folder without a transcript, from scan to scan."""
+
+    def __init__(self, library: Library, queue: Queue, reporter: Reporter) -> None:
+        self._library, self._queue, self._reporter = library, queue, reporter
+        self._before: dict[Path, tuple[int, int]] = {}
+
+    def scan(self) -> None:
+        """Queue the recordings that have not changed since the last scan."""
+        now: dict[Path, tuple[int, int]] = {}
+        for path in self._library.untranscribed():
+            with suppress(OSError):  # it is being deleted or replaced
+                now[path] = size_and_mtime(str(self._library.folder / path))
+        complete = [path for path, state in now.items() if state[0] and self._before.get(path) == state]
+        self._before = now
+        if not complete:
+            return
+        try:
+            self._queue.transcribe(complete)
+        except BusyError:
+            return  # the queue is full: at a later scan
+        except WitnessError as error:
+            self._reporter.note(f"recordings that appeared in the folder could not be queued: {error}")
+        self._library.changed()
+
+
+@contextmanager
+def watch_folder(library: Library, queue: Queue, reporter: Reporter) -> Iterator[None]:
+    """Queue recordings that appear meanwhile, in a thread."""
+    end = threading.Event()
+    watch = FolderWatch(library, queue, reporter)
+
+    def scan() -> None:
+        while not end.wait(SCAN):
+            watch.scan()
+
+    thread = threading.Thread(target=scan, name="folder-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join(1.0)

@@ -14,13 +14,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from starlette.routing import Match, Route
-from starlette.types import Scope
 
 from witness.errors import InputError
 from witness.options import Choice
@@ -49,24 +44,6 @@ class User:
     name: str
     role: Role
     token: str
-
-
-class Endpoint(Route):
-    """One method of an address, and the least role that may use it.
-
-    Each method has its own handler, so that no handler asks for the method: GET's answers HEAD, too.
-    """
-
-    def __init__(self, method: str, path: str, least: Role, handler: Callable[..., Any]) -> None:
-        super().__init__(path, handler, methods=[method])
-        self.least = least
-
-
-def least(scope: Scope) -> Role | None:
-    """Return the least role that may send a request; None if no handler takes it."""
-    matching = (route for route in scope["app"].routes if route.matches(scope)[0] == Match.FULL)
-    route = next(matching, None)
-    return None if route is None else getattr(route, "least", Role.WRITE)
 
 
 def is_token(text: str) -> bool:

@@ -30,9 +30,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from witness.serve import errors, roles
+from witness.serve import errors
 from witness.serve.app_state import Quotas, discard
 from witness.serve.roles import Role, User
 from witness.serve.routes.home import template
@@ -171,7 +172,7 @@ class Guard:
             if "text/html" in headers.get("accept", ""):
                 return _ask_for_token(401, scope["path"])
             return errors.error(401, LOCKED, {"WWW-Authenticate": "Bearer"})
-        least = roles.least(scope)
+        least = _least_role(scope)
         if least is not None and not user.role.includes(least):
             return errors.error(403, f"you may {user.role} here, and this is more; ask the owner of the desk")
         scope.setdefault("state", {})["user"] = user
@@ -267,6 +268,13 @@ class Guard:
             await send(message)
 
         await answer(scope, receive, sending)
+
+
+def _least_role(scope: Scope) -> Role | None:
+    """Return the least role that may send a request; None if no handler takes it."""
+    matching = (route for route in scope["app"].routes if route.matches(scope)[0] == Match.FULL)
+    route = next(matching, None)
+    return None if route is None else getattr(route, "least", Role.WRITE)
 
 
 _LONGEST_FORM = 1 << 14

@@ -28,7 +28,7 @@ from starlette.requests import Request
 
 from witness.audio import source
 from witness.audio.source import ENDINGS
-from witness.errors import OutputError, WitnessError
+from witness.errors import WitnessError, writing
 from witness.serve.app_state import discard
 from witness.storage import files, transaction
 from witness.text import one_line
@@ -102,7 +102,7 @@ class Uploads:
 
     def __enter__(self) -> Uploads:
         """Delete the leftovers of another server. Raises WitnessError if one is at work, OutputError."""
-        try:
+        with writing(self._uploads):
             files.own_folder(self._uploads)  # a link may lead to a folder of others
             if not self._lock.enter_context(transaction.held(self._uploads / LOCK)):
                 raise WitnessError(
@@ -111,11 +111,6 @@ class Uploads:
             for left in self._uploads.iterdir():
                 if OURS.fullmatch(left.name):
                     shutil.rmtree(left, ignore_errors=True)
-        except OSError as error:
-            raise OutputError(
-                f"{self._uploads}: cannot be written ({error.strerror}); fix: free disk space or fix the "
-                "folder's permissions"
-            ) from error
         return self
 
     def __exit__(self, *_: object) -> None:

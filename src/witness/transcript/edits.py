@@ -28,7 +28,7 @@ from witness.diarization import voices
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import html, json_document, output_paths
 from witness.formats.json_document import Document
-from witness.options import Bounds
+from witness.options import MOST_SPEAKERS, Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.storage import files, typed_json
 from witness.tracing import Stopwatch
@@ -111,16 +111,6 @@ class _Note(msgspec.Struct, forbid_unknown_fields=True):
     def correction(self) -> Correction:
         spans = tuple((start / 1000, end / 1000) for start, end in self.pieces)
         return Correction(self.kind, (), other=spans, text=self.text, codes=self.codes)
-
-
-def read_edit(request: Any) -> Edit:
-    """Check the request of a page. Raises UsageError."""
-    try:
-        return msgspec.convert(request, Edit)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"the page sent steps that cannot be saved ({error}); load the page again"
-        ) from error
 
 
 def show(path: Path) -> Shown:
@@ -208,7 +198,9 @@ def rewrite_words(path: Path, version: str, heard: str, written: str, places: Co
         return _add_steps(opened, saved, history or _new_history(saved), made, step)
 
 
-def recount_speakers(path: Path, version: str, speakers: int | None) -> Written:
+def recount_speakers(
+    path: Path, version: str, speakers: Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)] | None = None
+) -> Written:
     """Make the transcript with another number of speakers, None: the most likely. Raises UsageError."""
     with _opened(path, version) as (opened, saved, _):
         transcript = _correct(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)

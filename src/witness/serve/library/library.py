@@ -23,10 +23,12 @@ from witness.audio.source import ENDINGS
 from witness.errors import OutputError, UsageError, WitnessError
 from witness.formats.output_paths import names
 from witness.progress import SILENT, Reporter
+from witness.serve.library import reader
 from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
 from witness.serve.library.query import Query, folded, parse, plain
-from witness.serve.library.reader import Reader
+from witness.serve.worker import EndedError, Worker
 from witness.storage import transaction
+from witness.text import printable
 from witness.work.folder import MANIFEST
 from witness.work.manifest import Manifest
 
@@ -148,7 +150,7 @@ class Library:
         self._moved: dict[str, str] = {}
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
-        self._reader = Reader()
+        self._reader = Worker(reader.prepare)
         self._joined: tuple[tuple[object, ...] | None, dict[str, ListedRecording], int] = (None, {}, 0)
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
@@ -269,8 +271,26 @@ class Library:
             if self.index.is_current(file.id, file.size, file.mtime_ns):
                 continue  # another server has read it meanwhile
             entry = IndexEntry(file.id, file.size, file.mtime_ns, "other", date=file.mtime_ns / 1e9)
-            self._reader.take(self.index, self.folder / file.path, entry)
+            self._read(self.folder / file.path, entry)
         return True
+
+    def _read(self, path: Path, entry: IndexEntry) -> None:
+        """Read a file into the index; one that ends the process twice gets the state "failed".
+
+        Raises DamagedError, WitnessError.
+        """
+        why = ""
+        for _ in range(2):
+            try:
+                if not self._reader.call(reader.put_file, path, self.index.path, entry):
+                    raise DamagedError
+            except EndedError as error:  # noqa: PERF203 - twice
+                if self._end.is_set():
+                    return
+                why = str(error)
+            else:
+                return
+        self.index.put(replace(entry, state="failed", why=printable(why)))
 
     def _watch(self, reporter: Reporter) -> None:
         reported = ""

@@ -1,4 +1,4 @@
-"""Reads files below the folder into the index, in a child process.
+"""Functions that read files below the folder into the index, for a process of its own.
 
 The transcript of a day takes 200 MB while it is read, and the interpreter for seconds: not the server's.
 """
@@ -6,18 +6,16 @@ The transcript of a day takes 200 MB while it is read, and the interpreter for s
 from __future__ import annotations
 
 import os
-import threading
+import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from witness.audio import decode
-from witness.child import Child, DiedError, Limits, RefusedError
 from witness.errors import InputError, WitnessError
 from witness.formats import reading
 from witness.schema import Transcript
-from witness.serve.calls import Calls
 from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
 from witness.serve.library.passages import names, passages
 from witness.text import printable
@@ -28,10 +26,16 @@ PRIORITY = 10
 NOT_ENGLISH = "not English, the only language that its model knows; transcribe it with another one"
 
 
-def put_file(index: Path, path: Path, entry: IndexEntry) -> bool:
+def prepare() -> None:
+    """Leave the processor to others."""
+    if hasattr(os, "nice"):
+        os.nice(PRIORITY)
+
+
+def put_file(path: Path, index: Path, entry: IndexEntry) -> bool:
     """Read the file at `path` into the index; `entry` has its id, size and time.
 
-    Returns False if the index was damaged, and is being built again. Raises sqlite3.Error.
+    Returns False if the index was damaged, and is being built again. Raises WitnessError.
     """
     entry, transcript = _read(path, entry)
     try:
@@ -41,48 +45,9 @@ def put_file(index: Path, path: Path, entry: IndexEntry) -> bool:
             Index(index).put(replace(entry, state="failed", why=printable(f"{path}: {error}")))
     except DamagedError:
         return False
+    except sqlite3.Error as error:
+        raise WitnessError(str(error)) from error
     return True
-
-
-CALLS = Calls(put_file)
-
-
-class Reader:
-    """The process; it starts at the first file. One thread may `take`; any may `close` meanwhile."""
-
-    def __init__(self) -> None:
-        self._child: Child | None = None
-        self._closed = threading.Event()
-
-    def take(self, index: Index, path: Path, entry: IndexEntry) -> None:
-        """Read a file as `put_file` does; one that ends the process twice gets the state "failed".
-
-        Raises DamagedError, WitnessError.
-        """
-        why = ""
-        for _ in range(2):
-            if self._child is None:
-                self._child = Child("witness.serve.library.reader")
-            try:
-                done = CALLS.call(self._child, Limits(), put_file, index.path, path, entry)
-            except RefusedError as error:
-                raise WitnessError(str(error)) from error
-            except DiedError as error:
-                self._child = None
-                if self._closed.is_set():
-                    return
-                why = f"{path}: the process that read it ended ({error}){error.last_words}"
-                continue
-            if not done:
-                raise DamagedError
-            return
-        index.put(replace(entry, state="failed", why=printable(why)))
-
-    def close(self) -> None:
-        """End the process."""
-        self._closed.set()
-        if (child := self._child) is not None:
-            child.kill()
 
 
 def _read(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | None]:
@@ -127,11 +92,3 @@ def _notes(transcript: Transcript) -> Iterator[ListedNote]:
     for note in reading.noted_passages(transcript):
         speaker = ", ".join(called.get(speaker, speaker) for speaker in note.speakers)
         yield ListedNote(note.start, note.quote, speaker, note.text, note.codes)
-
-
-if __name__ == "__main__":
-    from witness.serve.library import reader  # its functions go by the module's name
-
-    if hasattr(os, "nice"):
-        os.nice(PRIORITY)
-    reader.CALLS.serve()

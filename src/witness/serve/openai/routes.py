@@ -19,23 +19,23 @@ from urllib.parse import quote
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from witness.errors import InputError, UsageError, WitnessError
 from witness.formats.output_paths import name_of
 from witness.formats.registry import Format
 from witness.options import PageAudio
-from witness.serve import errors
-from witness.serve.app_state import AppState, discard, queue_of
-from witness.serve.editing import exports
-from witness.serve.editing.worker import Worker
+from witness.serve import editing, errors
+from witness.serve.app_state import AppState, discard
+from witness.serve.endpoints import Endpoint, queue_of, respond
 from witness.serve.openai import answers, schema
 from witness.serve.openai.schema import TranscriptionRequest
 from witness.serve.queue import Queue
-from witness.serve.roles import Endpoint, Role
-from witness.serve.routes.recordings import ALIVE, DEAF, wait_until_gone
+from witness.serve.roles import Role
+from witness.serve.routes.recordings import ALIVE, EventStream, wait_until_gone
 from witness.serve.uploads import Form, Upload
+from witness.serve.worker import Worker
 from witness.work.produce import Job, Outcome, Segment, Settings, Watcher, Writing
 
 Targets = Sequence[tuple[Format, Path]]
@@ -53,20 +53,18 @@ _STATUS = {UsageError.exit_code: 400, InputError.exit_code: 400}
 
 
 def routes() -> list[Endpoint]:
-    count = RequestCount()
     return [
         Endpoint("GET", "/v1/models", Role.READ, list_models),
         Endpoint("GET", "/v1/models/{name:path}", Role.READ, show_model),
-        Endpoint("POST", "/v1/audio/transcriptions", Role.WRITE, Transcriptions(count)),
-        Endpoint("POST", "/v1/audio/translations", Role.WRITE, Transcriptions(count, translate=True)),
+        Endpoint("POST", "/v1/audio/transcriptions", Role.WRITE, Transcriptions()),
+        Endpoint("POST", "/v1/audio/translations", Role.WRITE, Transcriptions(translate=True)),
     ]
 
 
 async def list_models(request: Request) -> Response:
     """List the names that a request may give as its model."""
     settings = await asyncio.wrap_future(queue_of(request).models.request())
-    models = [_model(name) for name in schema.models(settings)]
-    return JSONResponse({"object": "list", "data": models})
+    return respond({"object": "list", "data": [_model(name) for name in schema.models(settings)]})
 
 
 async def show_model(request: Request) -> Response:
@@ -75,32 +73,30 @@ async def show_model(request: Request) -> Response:
     if not schema.is_model(name := request.path_params["name"], settings):
         why = "is not here; GET /v1/models lists those that are"
         raise errors.FieldError("model", why, "model_not_found")
-    return JSONResponse(_model(name))
+    return respond(_model(name))
 
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "witness"}
 
 
-class RequestCount:
-    """The number of current requests."""
-
-    requests = 0
+_requests: set[object] = set()
+"""The current requests."""
 
 
 class Transcriptions:
     """An ASGI application: the recording must stay until the answer is sent."""
 
-    def __init__(self, count: RequestCount, *, translate: bool = False) -> None:
-        self._count, self._translate = count, translate
+    def __init__(self, *, translate: bool = False) -> None:
+        self._translate = translate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. Raises HTTPException, UsageError before anything is sent."""
         request = Request(scope, receive)
-        if self._count.requests >= AT_ONCE:
+        if len(_requests) >= AT_ONCE:
             await discard(request.receive)
             raise HTTPException(429, f"{AT_ONCE} requests are at work; try again", {"Retry-After": "30"})
-        self._count.requests += 1
+        _requests.add(request)
         desk = request.app.state.desk
         try:
             async with desk.uploads.received(request) as form:
@@ -116,10 +112,10 @@ class Transcriptions:
                     working = transcribe(desk.queue, job, recording, receive)
                 with suppress(ClientDisconnect):
                     async with working as work:
-                        answer = _Answer(work, asked, targets, desk, settings)
-                        await answer(scope, receive, _patient(send))
+                        answer = await _Answer(work, asked, targets, desk, settings).respond()
+                        await answer(scope, receive, send)
         finally:
-            self._count.requests -= 1
+            _requests.discard(request)
 
 
 def _only_upload(form: Form) -> Upload:
@@ -143,18 +139,6 @@ def _write_samples(asked: TranscriptionRequest, folder: Path) -> tuple[tuple[str
         path.write_bytes(sample)
         samples.append((name, str(path)))
     return tuple(samples)
-
-
-def _patient(send: Send) -> Send:
-    """Wrap `send`; raises ClientDisconnect when the client does not read: the work would be for no one."""
-
-    async def sending(message: Message) -> None:
-        try:
-            await asyncio.wait_for(send(message), DEAF)
-        except asyncio.TimeoutError:
-            raise ClientDisconnect from None
-
-    return sending
 
 
 # --- the work that a request waits for ---
@@ -213,7 +197,7 @@ async def keep(queue: Queue, folder: Path, recording: Upload, receive: Receive) 
 def export(editor: Worker, transcript: Path, targets: Targets) -> None:
     """Write a transcript in other formats. Raises WitnessError, OSError."""
     for form, path in targets:
-        path.write_bytes(editor.call(exports.content, transcript, form)[1])
+        path.write_bytes(editor.call(editing.export, transcript, form)[1])
 
 
 class Work:
@@ -279,7 +263,7 @@ class Work:
 
 @dataclass(frozen=True)
 class _Answer:
-    """The answer to a request: an ASGI application."""
+    """The answer to a request."""
 
     work: Work
     asked: TranscriptionRequest
@@ -287,63 +271,20 @@ class _Answer:
     desk: AppState
     settings: Settings
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer. Raises ClientDisconnect, HTTPException, WitnessError."""
+    async def respond(self) -> Response:
+        """Return the answer, when the work has ended or its stream can begin.
+
+        Raises ClientDisconnect, HTTPException, WitnessError.
+        """
+        # The desk's own model, whatever name the request gave, as a header takes it.
+        headers = {"OpenAI-Model": quote(schema.models(self.settings)[0])}
         if self.asked.stream:
-            await self._stream(send)
-            return
+            return EventStream(self._events(await self._begun()), headers)
         while not await self.work.ended():
             pass
-        paths = await self._paths()
-        body = await run_in_threadpool(lambda: answers.body(self.asked, paths, self._tokens()))
+        body = await run_in_threadpool(lambda: answers.body(self.asked, self._paths(), self._tokens()))
         media_type = answers.TYPES.get(self.asked.response, "application/json")
-        headers = {"OpenAI-Model": self._model}
-        await Response(body, media_type=media_type, headers=headers)(scope, receive, send)
-
-    @property
-    def _model(self) -> str:
-        """The desk's own model, whatever name the request gave, as a header takes it."""
-        return quote(schema.models(self.settings)[0])
-
-    def _tokens(self) -> answers.Tokens:
-        return answers.tokens(self.settings.options) if answers.counts(self.asked) else lambda _: ()
-
-    def _last_events(self, paths: Sequence[Path], sent: int) -> list[Mapping[str, Any]]:
-        return list(answers.last_events(self.asked, paths, sent, self._tokens()))
-
-    async def _paths(self) -> list[Path]:
-        if self.work.result is not None:
-            await run_in_threadpool(export, self.desk.editor, self.work.result, self.targets)
-        return [path for _, path in self.targets]
-
-    async def _stream(self, send: Send) -> None:
-        """Send each segment once it is final, and comments meanwhile; an error is the last event."""
-        ended = await self._begun()
-        headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
-        headers.append((b"openai-model", self._model.encode()))
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-        async def say(text: str, more: bool = True) -> None:
-            await send({"type": "http.response.body", "body": text.encode(), "more_body": more})
-
-        try:
-            await say(": begun\n\n")
-            sent = 0
-            while not (ended or await self.work.ended(PACE)):
-                segments = self.work.said[:]
-                for event in answers.events(self.asked, segments, sent):
-                    await say(f"data: {json.dumps(event)}\n\n")
-                sent = len(segments)
-                await say(f": {self.work.news}\n\n")
-            paths = await self._paths()
-            for event in await run_in_threadpool(self._last_events, paths, sent):
-                await say(f"data: {json.dumps(event)}\n\n")
-        except (HTTPException, WitnessError) as error:
-            status = error.status_code if isinstance(error, HTTPException) else 500
-            message = error.detail if isinstance(error, HTTPException) else str(error)
-            body = errors.error(status, errors.public(message, self.desk)).body
-            await say(f"data: {bytes(body).decode()}\n\n")
-        await say("data: [DONE]\n\n", more=False)
+        return Response(body, media_type=media_type, headers=headers)
 
     async def _begun(self) -> bool:
         """Wait until the recording is read, and tell whether the work has ended.
@@ -356,3 +297,35 @@ class _Answer:
             if self.work.news:
                 break
         return False
+
+    async def _events(self, ended: bool) -> AsyncIterator[str]:
+        """Yield each segment once it is final, and comments meanwhile; an error is the last event."""
+        yield ": begun\n\n"
+        try:
+            sent = 0
+            while not (ended or await self.work.ended(PACE)):
+                segments = self.work.said[:]
+                for event in answers.events(self.asked, segments, sent):
+                    yield f"data: {json.dumps(event)}\n\n"
+                sent = len(segments)
+                yield f": {self.work.news}\n\n"
+            for event in await run_in_threadpool(self._last_events, sent):
+                yield f"data: {json.dumps(event)}\n\n"
+        except (HTTPException, WitnessError) as error:
+            status = error.status_code if isinstance(error, HTTPException) else 500
+            message = error.detail if isinstance(error, HTTPException) else str(error)
+            body = errors.error(status, errors.public(message, self.desk)).body
+            yield f"data: {bytes(body).decode()}\n\n"
+        yield "data: [DONE]\n\n"
+
+    def _last_events(self, sent: int) -> list[Mapping[str, Any]]:
+        return list(answers.last_events(self.asked, self._paths(), sent, self._tokens()))
+
+    def _tokens(self) -> answers.Tokens:
+        return answers.tokens(self.settings.options) if answers.counts(self.asked) else lambda _: ()
+
+    def _paths(self) -> list[Path]:
+        """Return the files of the transcript. Raises WitnessError, OSError."""
+        if self.work.result is not None:
+            export(self.desk.editor, self.work.result, self.targets)
+        return [path for _, path in self.targets]

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from msgspec import Struct
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from witness.errors import WitnessError
 from witness.formats.registry import Format
 from witness.options import chosen
-from witness.serve.app_state import GONE, AppState, body_of, desk_of
-from witness.serve.editing import exports
-from witness.serve.editing.exports import ExportOptions
-from witness.serve.roles import Endpoint, Role
+from witness.serve import editing
+from witness.serve.app_state import AppState
+from witness.serve.editing import ExportOptions
+from witness.serve.endpoints import Endpoint, existing
+from witness.serve.roles import Role
 from witness.serve.routes.transcripts import download, formats
 
 MOST = 10_000
@@ -48,31 +47,24 @@ def routes() -> list[Endpoint]:
     ]
 
 
-def list_formats(request: Request) -> Response:  # noqa: ARG001
+def list_formats() -> dict[str, Any]:
     """List the formats that this installation can write."""
-    return JSONResponse({"formats": formats()})
+    return {"formats": formats()}
 
 
-async def export(request: Request) -> Response:
+def export(desk: AppState, body: Export) -> Response:
     """Return one file, or an archive."""
-    desk, body = desk_of(request), await body_of(request, Export)
-    options = exports.read_options(body.options)
+    options = editing.read_options(body.options)
     orders = [_Order(chosen(Format, word), options) for word in dict.fromkeys(body.formats)]
     if body.sound:
         orders.append(_Order(None, options))
     if not body.ids or not orders or len(body.ids) > MOST:
         raise HTTPException(400, f"choose a format, and 1 to {MOST} recordings")
-    paths = []
-    for id_ in dict.fromkeys(body.ids):
-        path = await run_in_threadpool(desk.library.find, id_)
-        if path is None:
-            raise HTTPException(404, GONE)
-        paths.append(path)
+    paths = [existing(desk, id_) for id_ in dict.fromkeys(body.ids)]
     if len(paths) * len(orders) == 1:
-        name, content = await run_in_threadpool(orders[0].fill, desk, paths[0])
-        return download(content, name, orders[0].media_type)
-    return StreamingResponse(
-        _archive(desk, paths, orders),
+        return download(*orders[0].fill(desk, paths[0]), orders[0].media_type)
+    return StreamingResponse(  # no more than one of its files is in memory
+        _pieces(desk, paths, orders),
         media_type="application/zip",
         headers={"Content-Disposition": f"attachment; filename={ARCHIVE}"},
     )
@@ -93,15 +85,8 @@ class _Order:
     def fill(self, desk: AppState, path: Path) -> tuple[str, bytes]:
         """Return name and content. Raises WitnessError."""
         if self.form is None:
-            return desk.finder.call(exports.audible, path, self.options)
-        return desk.finder.call(exports.content, path, self.form, self.options)
-
-
-async def _archive(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> AsyncIterator[bytes]:
-    """Yield the archive in pieces: no more than one of its files is in memory."""
-    pieces = _pieces(desk, paths, orders)
-    while (piece := await run_in_threadpool(next, pieces, None)) is not None:
-        yield piece
+            return desk.finder.call(editing.export_sound, path, self.options)
+        return desk.finder.call(editing.export, path, self.form, self.options)
 
 
 def _pieces(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> Iterator[bytes]:

@@ -16,8 +16,9 @@ from starlette.responses import HTMLResponse, Response
 from witness.audio.source import ENDINGS
 from witness.models import store
 from witness.options import Options
-from witness.serve.app_state import desk_of
-from witness.serve.roles import Endpoint, Role
+from witness.serve.app_state import AppState
+from witness.serve.endpoints import Endpoint
+from witness.serve.roles import Role
 from witness.web import bundle
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ def routes() -> list[Endpoint]:
     ]
 
 
-def front(request: Request) -> Response:
+def front(request: Request, desk: AppState) -> Response:
     """Return the page with all recordings."""
-    desk = desk_of(request)
     resolved = desk.queue.models.ready() if desk.queue is not None else None
     # Every transcript says why it has no words.
     options = desk.options if resolved is None or resolved.options.whisper == "none" else resolved.options

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from witness.errors import ConflictError, UsageError
-from witness.serve.app_state import body_of, desk_of, respond
+from witness.serve.app_state import AppState
+from witness.serve.endpoints import Endpoint, desk_of
 from witness.serve.library.library import SORTS, ListedRecording, Selection, choices, has_name
 from witness.serve.library.query import parse
-from witness.serve.roles import Endpoint, Role
+from witness.serve.roles import Role
+from witness.serve.routes.transcripts import change
 from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import edits, trash
+from witness.transcript.store import Written
+from witness.transcript.trash import Thrown
 from witness.work.folder import INNER
 
 MOST_ROWS = 1000
@@ -49,9 +51,9 @@ def routes() -> list[Endpoint]:
     ]
 
 
-async def list_recordings(request: Request) -> Response:
+def list_recordings(request: Request, desk: AppState) -> dict[str, Any]:
     """Return the matching recordings, sorted, and the choices for filters."""
-    desk, params = desk_of(request), request.query_params
+    params = request.query_params
     sort, order = params.get("sort", "date"), params.get("order", "down")
     if sort not in SORTS or order not in ("up", "down"):
         raise HTTPException(400, f"sort is one of {', '.join(SORTS)}, and order is up or down")
@@ -59,42 +61,32 @@ async def list_recordings(request: Request) -> Response:
     offset, limit = _window(request, 100)
     states = desk.queue.board.states() if desk.queue is not None else {}
 
-    def answer() -> dict[str, Any]:
-        everything, indexed = desk.library.recordings(states)
-        rows = selection.select(everything)
-        rows.sort(key=SORTS["name"])
-        rows.sort(key=SORTS[sort], reverse=order == "down")
-        return {
-            "total": len(rows),
-            "all": len(everything),
-            "recordings": [_json(vars(row)) for row in rows[offset : offset + limit]],
-            "indexed": indexed,
-            "choices": choices(everything) if not offset else None,
-        }
-
-    untranscribed = len(desk.library.untranscribed())
-    return JSONResponse({**await run_in_threadpool(answer), "untranscribed": untranscribed})
+    everything, indexed = desk.library.recordings(states)
+    rows = selection.select(everything)
+    rows.sort(key=SORTS["name"])
+    rows.sort(key=SORTS[sort], reverse=order == "down")
+    return {
+        "total": len(rows),
+        "all": len(everything),
+        "recordings": [_json(vars(row)) for row in rows[offset : offset + limit]],
+        "indexed": indexed,
+        "choices": choices(everything) if not offset else None,
+        "untranscribed": len(desk.library.untranscribed()),
+    }
 
 
-async def search(request: Request) -> Response:
+def search(request: Request, desk: AppState) -> dict[str, Any]:
     """Return passages, by recording, and the recordings whose name matches."""
-    library = desk_of(request).library
     query, speaker = (request.query_params.get(name, "") for name in ("q", "speaker"))
     within = request.query_params.get("within")
     offset, limit = _window(request, 20 if within is None else 50)
-
-    def answer() -> dict[str, Any]:
-        matches = library.index.search(query, speaker, offset=offset, limit=limit, within=within)
-        rows = {row.id: row for row in library.recordings()[0]}
-        groups = [
-            {**asdict(group), **_heading(rows[group.id])} for group in matches.groups if group.id in rows
-        ]
-        parsed = parse(query)
-        named = [] if within or offset else [row for row in rows.values() if has_name(row, parsed)]
-        headings = [_heading(row) for row in named[:MOST_NAMED]]
-        return {**asdict(matches), "groups": groups, "named": headings, "named_total": len(named)}
-
-    return JSONResponse(await run_in_threadpool(answer))
+    matches = desk.library.index.search(query, speaker, offset=offset, limit=limit, within=within)
+    rows = {row.id: row for row in desk.library.recordings()[0]}
+    groups = [{**asdict(group), **_heading(rows[group.id])} for group in matches.groups if group.id in rows]
+    parsed = parse(query)
+    named = [] if within or offset else [row for row in rows.values() if has_name(row, parsed)]
+    headings = [_heading(row) for row in named[:MOST_NAMED]]
+    return {**asdict(matches), "groups": groups, "named": headings, "named_total": len(named)}
 
 
 def _heading(row: ListedRecording) -> dict[str, Any]:
@@ -145,73 +137,58 @@ class Ids(Struct):
     ids: list[str]
 
 
-async def move(request: Request) -> Response:
+def move(request: Request, desk: AppState, body: RecordingTarget) -> dict[str, Any]:
     """Rename a recording, or move it to another folder."""
-    body = await body_of(request, RecordingTarget)
-
-    def answer() -> dict[str, Any]:
-        desk, row = desk_of(request), _row(request)
-        target = _target(desk.folder, body)
-        path, source = desk.library.path_of(row)
-        was_read = desk.library.is_read(path)
-        if target != path:
-            target = desk.editor.call(trash.move, path, target, source)
-            if desk.queue is not None:
-                with suppress(ConflictError):  # a batch is at work, which finds it by its contents
-                    desk.queue.note_move(path.relative_to(desk.folder), target.relative_to(desk.folder))
-        id_ = desk.library.moved(path, target, was_read=was_read)
-        return _json({"id": id_, **_named(desk.folder, target)})
-
-    return JSONResponse(await run_in_threadpool(answer))
+    target = _target(desk.folder, body)
+    path, source = _paths(request)
+    was_read = desk.library.is_read(path)
+    if target != path:
+        target = desk.editor.call(trash.move, path, target, source)
+        if desk.queue is not None:
+            with suppress(ConflictError):  # a batch is at work, which finds it by its contents
+                desk.queue.note_move(path.relative_to(desk.folder), target.relative_to(desk.folder))
+    id_ = desk.library.moved(path, target, was_read=was_read)
+    return _json({"id": id_, **_named(desk.folder, target)})
 
 
-async def tag(request: Request) -> Response:
+def tag(request: Request, desk: AppState, body: ChangedTags) -> Written:
     """Change the tags of a recording."""
-    body = await body_of(request, ChangedTags)
     if len(body.add) + len(body.remove) > MOST_TAGS:
         raise HTTPException(400, f"add and remove have at most {MOST_TAGS} tags")
-    desk = desk_of(request)
-    path = await run_in_threadpool(lambda: desk.library.path_of(_row(request))[0])
-    written = await desk.editor.run(edits.change_tags, path, body.add, body.remove)
-    desk.library.changed()
-    return respond(written)
+    return change(desk, edits.change_tags, _paths(request)[0], body.add, body.remove)
 
 
-def throw(request: Request) -> Response:
+def throw(request: Request, desk: AppState) -> Thrown:
     """Move a recording with all its files into the trash."""
-    desk = desk_of(request)
-    path, source = desk.library.path_of(_row(request))
+    path, source = _paths(request)
     thrown = desk.editor.call(trash.throw, path, desk.folder, source)
     if desk.queue is not None:
         with suppress(ConflictError):
             desk.queue.note_deletion(path.relative_to(desk.folder))
     desk.library.look()
-    return respond(thrown)
+    return thrown
 
 
-def list_trash(request: Request) -> Response:
+def list_trash(desk: AppState) -> dict[str, Any]:
     """List the trash, the latest first."""
-    thrown = trash.list_trash(desk_of(request).folder)
-    rows = [
-        _json({"id": entry.id, "name": entry.name, "folder": entry.folder, "date": entry.at})
-        for entry in thrown
-    ]
-    return JSONResponse({"trash": rows})
+    return {
+        "trash": [
+            _json({"id": entry.id, "name": entry.name, "folder": entry.folder, "date": entry.at})
+            for entry in trash.list_trash(desk.folder)
+        ]
+    }
 
 
-def restore(request: Request) -> Response:
+def restore(desk: AppState, id_: str) -> dict[str, Any]:
     """Move a recording from the trash back to its folder."""
-    desk = desk_of(request)
-    path = desk.editor.call(trash.restore, desk.folder, request.path_params["id"])
+    path = desk.editor.call(trash.restore, desk.folder, id_)
     desk.library.look()
-    return JSONResponse(_json(_named(desk.folder, path)))
+    return _json(_named(desk.folder, path))
 
 
-async def empty(request: Request) -> Response:
+def empty(desk: AppState, body: Ids) -> dict[str, int]:
     """Delete these recordings in the trash for good."""
-    body = await body_of(request, Ids)
-    count = await run_in_threadpool(trash.delete, desk_of(request).folder, body.ids)
-    return JSONResponse({"deleted": count})
+    return {"deleted": trash.delete(desk.folder, body.ids)}
 
 
 def _target(root: Path, body: RecordingTarget) -> Path:
@@ -231,12 +208,15 @@ def _named(root: Path, path: Path) -> dict[str, str]:
     return {"name": path.name.removesuffix(".json"), "folder": "" if folder == "." else folder}
 
 
-def _row(request: Request) -> ListedRecording:
-    """Return the recording in the address. Raises HTTPException, ConflictError."""
+def _paths(request: Request) -> tuple[Path, Path | None]:
+    """Return the paths of the recording in the address, as `Library.path_of`.
+
+    Raises HTTPException, ConflictError.
+    """
     desk = desk_of(request)
     row = desk.library.row(request.path_params["id"])
     if row is None:
         raise HTTPException(404, GONE)
     if desk.queue is not None and row.id in desk.queue.board.states():
         raise ConflictError(f"{row.name}: is being transcribed; cancel that first")
-    return row
+    return desk.library.path_of(row)

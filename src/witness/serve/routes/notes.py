@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from witness.formats.registry import Format
-from witness.serve.app_state import desk_of
-from witness.serve.editing import views
-from witness.serve.roles import Endpoint, Role
+from witness.serve import editing
+from witness.serve.app_state import AppState
+from witness.serve.endpoints import Endpoint
+from witness.serve.roles import Role
 from witness.serve.routes.home import show_page
 from witness.serve.routes.transcripts import download
 from witness.text import printable
@@ -31,41 +31,37 @@ def routes() -> list[Endpoint]:
     ]
 
 
-def page(request: Request) -> Response:
+def page(desk: AppState) -> Response:
     """Return the page."""
-    folder = desk_of(request).folder
-    return show_page("notes", folder=folder.name or str(folder))
+    return show_page("notes", folder=desk.folder.name or str(desk.folder))
 
 
-async def list_notes(request: Request) -> Response:
+def list_notes(request: Request, desk: AppState) -> dict[str, Any]:
     """List the notes, by recording and time; `q` is a part of each, `code` one of its codes."""
-    notes, codes = await run_in_threadpool(_notes, request)
-    return JSONResponse({"total": len(notes), "codes": codes, "notes": notes[:MOST]})
+    notes, codes = _notes(request, desk)
+    return {"total": len(notes), "codes": codes, "notes": notes[:MOST]}
 
 
-async def list_codes(request: Request) -> Response:
+def list_codes(request: Request, desk: AppState) -> dict[str, Any]:
     """List all codes."""
-    _, codes = await run_in_threadpool(_notes, request)
-    return JSONResponse({"codes": codes})
+    return {"codes": _notes(request, desk)[1]}
 
 
-async def project(request: Request) -> Response:
+def project(request: Request, desk: AppState) -> Response:
     """Return the transcripts with notes as one REFI-QDA project."""
-    desk = desk_of(request)
-    notes, _ = await run_in_threadpool(_notes, request)
-    ids = dict.fromkeys(note["id"] for note in notes)
-    paths = [path for id_ in ids if (path := await run_in_threadpool(desk.library.find, id_)) is not None]
+    ids = dict.fromkeys(note["id"] for note in _notes(request, desk)[0])
+    paths = [path for id_ in ids if (path := desk.library.find(id_)) is not None]
     if not paths:
         raise HTTPException(404, "there are no notes yet")
-    name, content = await desk.editor.run(views.project, desk.folder, paths)
-    return download(content, name, Format.QDPX.about.media_type)
+    name, content = desk.editor.call(editing.project, desk.folder, paths)
+    return download(name, content, Format.QDPX.about.media_type)
 
 
-def _notes(request: Request) -> tuple[list[dict[str, Any]], list[str]]:
+def _notes(request: Request, desk: AppState) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the matching notes, and all codes."""
     query, code = (request.query_params.get(name, "").casefold().strip() for name in ("q", "code"))
     notes, codes = [], set[str]()
-    rows, _ = desk_of(request).library.recordings()
+    rows, _ = desk.library.recordings()
     for row in sorted(rows, key=lambda row: (row.folder.casefold(), row.name.casefold())):
         for note in row.notes:
             codes.update(note.codes)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct, structs
-from starlette.concurrency import run_in_threadpool
+from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from witness.diarization import voices
 from witness.errors import InputError, WitnessError
-from witness.serve.app_state import AppState, body_of, desk_of
-from witness.serve.editing import views
+from witness.serve import editing
+from witness.serve.app_state import AppState
+from witness.serve.endpoints import Endpoint
 from witness.serve.library.library import ListedRecording
-from witness.serve.roles import Endpoint, Role
+from witness.serve.roles import Role
 from witness.text import printable
+from witness.transcript.store import OtherJsonError
 
 
 class Person(Struct):
@@ -34,9 +35,8 @@ def routes() -> list[Endpoint]:
     ]
 
 
-def list_people(request: Request) -> Response:
+def list_people(desk: AppState) -> dict[str, Any]:
     """List the people, and the recordings with a speaker of their name."""
-    desk = desk_of(request)
     rows, _ = desk.library.recordings()
     people, unreadable = [], []
     for path in sorted(desk.known.glob("*.json")):
@@ -47,42 +47,41 @@ def list_people(request: Request) -> Response:
             continue
         recordings = [{"id": row.id, "recording": _title(row)} for row in rows if voice.name in row.speakers]
         people.append({"name": voice.name, "seconds": round(voice.seconds, 1), "recordings": recordings})
-    return JSONResponse({"people": people, "left": unreadable})
+    return {"people": people, "left": unreadable}
 
 
-async def forget(request: Request) -> Response:
+def forget(desk: AppState, body: Person) -> dict[str, Any]:
     """Delete a person's voice; names in transcripts stay."""
-    body = await body_of(request, Person)
-    await run_in_threadpool(voices.forget, body.name, desk_of(request).known)
-    return JSONResponse({})
+    voices.forget(body.name, desk.known)
+    return {}
 
 
-async def search(request: Request) -> Response:
+def search(request: Request, desk: AppState) -> Response:
     """Search all recordings for a person's voice, and return a line of JSON after each."""
-    name = request.query_params.get("name", "")
-    return StreamingResponse(_search(desk_of(request), name), media_type="application/x-ndjson")
+    lines = _search(desk, request.query_params.get("name", ""))
+    return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-async def _search(desk: AppState, name: str) -> AsyncIterator[str]:
-    rows, _ = await run_in_threadpool(desk.library.recordings)
+def _search(desk: AppState, name: str) -> Iterator[str]:
+    rows, _ = desk.library.recordings()
     total, seen, failed = len(rows), 0, 0
     for row in rows:
-        result = views.VoiceSearch()
+        match = None
         try:
-            path = await run_in_threadpool(desk.library.find, row.id)
+            path = desk.library.find(row.id)
             if path is None:  # it failed, or was deleted
                 total -= 1
                 continue
-            result = await desk.finder.run(views.find_voice, path, desk.known, name)
-        except WitnessError:  # damaged, or without its findings; the library says so
-            failed += 1
-        if not result.is_transcript:
+            match = desk.finder.call(editing.find_voice, path, desk.known, name)
+        except OtherJsonError:
             total -= 1
             continue
+        except WitnessError:  # damaged, or without its findings; the library says so
+            failed += 1
         seen += 1
         line: dict[str, Any] = {"seen": seen, "total": total, "left": failed}
-        if result.match is not None:
-            line["found"] = {**structs.asdict(result.match), "id": row.id, "recording": _title(row)}
+        if match is not None:
+            line["found"] = {**match, "id": row.id, "recording": _title(row)}
         yield json.dumps(line) + "\n"
     yield json.dumps({"seen": total, "total": total, "left": failed}) + "\n"
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from witness.errors import UsageError
-from witness.serve.app_state import GONE, desk_of, queue_of
-from witness.serve.queue import Queue
-from witness.serve.roles import Endpoint, Role
+from witness.serve.app_state import AppState
+from witness.serve.endpoints import GONE, Endpoint, desk_of, queue_of, respond
+from witness.serve.queue import JobStatus, Queue, State
+from witness.serve.roles import Role
 from witness.serve.routes.home import show_page
-from witness.serve.status import JobStatus, State
 from witness.text import printable
 from witness.work import overrides
 from witness.work.overrides import JobOverrides
@@ -59,19 +59,22 @@ async def send_recordings(request: Request) -> Response:
         uploads = [(upload.path, upload.name) for upload in form.uploads]
         settings = [text for name, text in form.fields if name == "settings"]
         jobs = await run_in_threadpool(queue.add, uploads, parse_overrides(*settings[:1]))
-    return JSONResponse({"jobs": [job.row() for job in jobs]}, 201)
+    return rows(jobs)
 
 
-async def transcribe_the_rest(request: Request) -> Response:
+def rows(jobs: Sequence[JobStatus]) -> Response:
+    """Return the statuses of recordings that were queued."""
+    return respond({"jobs": [job.row() for job in jobs]}, 201)
+
+
+def transcribe_the_rest(desk: AppState, queue: Queue, content: bytes) -> Response:
     """Queue all recordings below the folder that have no transcript."""
-    queue, library = queue_of(request), desk_of(request).library
-    changes = parse_overrides(await _text(request))
-    jobs = await run_in_threadpool(queue.transcribe, library.untranscribed(), changes)
-    library.changed()
-    return JSONResponse({"jobs": [job.row() for job in jobs]}, 201)
+    jobs = queue.transcribe(desk.library.untranscribed(), parse_overrides(content))
+    desk.library.changed()
+    return rows(jobs)
 
 
-def parse_overrides(text: str = "") -> JobOverrides:
+def parse_overrides(text: str | bytes = "") -> JobOverrides:
     """Parse the settings of a request, a JSON object; empty: those of the desk. Raises UsageError."""
     try:
         settings = json.loads(text) if text.strip() else {}
@@ -82,33 +85,26 @@ def parse_overrides(text: str = "") -> JobOverrides:
     return overrides.parse(settings)
 
 
-async def _text(request: Request) -> str:
-    return (await request.body()).decode("utf-8", "replace")
-
-
-def cancel(request: Request) -> Response:
+def cancel(queue: Queue, id_: str) -> dict[str, Any]:
     """Cancel a recording that waits or is being transcribed."""
-    return JSONResponse(queue_of(request).cancel(request.path_params["id"]).row())
+    return queue.cancel(id_).row()
 
 
-async def retry(request: Request) -> Response:
+def retry(queue: Queue, id_: str, content: bytes) -> dict[str, Any]:
     """Try a recording again, with the settings in the request, if any."""
-    text = await _text(request)
-    changes = parse_overrides(text) if text.strip() else None
-    job = await run_in_threadpool(queue_of(request).retry, request.path_params["id"], changes)
-    return JSONResponse(job.row())
+    return queue.retry(id_, parse_overrides(content) if content.strip() else None).row()
 
 
-def dismiss(request: Request) -> Response:
+def dismiss(desk: AppState, queue: Queue, id_: str) -> dict[str, Any]:
     """Forget that another transcription of a recording failed."""
-    queue_of(request).dismiss(request.path_params["id"])
-    desk_of(request).library.look()
-    return JSONResponse({})
+    queue.dismiss(id_)
+    desk.library.look()
+    return {}
 
 
 async def stream_events(request: Request) -> Response:
     """Send the status of all recordings of the queue, and each change, as server-sent events."""
-    return EventStream(queue_of(request), _status_event)
+    return _stream(queue_of(request), _status_event)
 
 
 # --- a recording while it is transcribed ---
@@ -125,7 +121,7 @@ def live_page(request: Request) -> Response:
 async def stream_text(request: Request) -> Response:
     """Send the status of the recording, and its final text so far, as server-sent events."""
     queue, job = await run_in_threadpool(_job, request)
-    return EventStream(queue, _NewText(job.id))
+    return _stream(queue, _NewText(job.id))
 
 
 def live_sound(request: Request) -> Path:
@@ -188,54 +184,56 @@ class _NewText:
         return text + _status_event(job)
 
 
-class EventStream(Response):
-    """Server-sent events about the queue.
+class EventStream(StreamingResponse):
+    """Server-sent events, until the client leaves or does not read.
 
     https://html.spec.whatwg.org/multipage/server-sent-events.html
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, queue: Queue, write: Callable[[JobStatus], str]) -> None:
-        """`write` makes the events of each status, or "". Raises BusyError if too many listen."""
-        super().__init__(headers={"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        loop, self._woken = asyncio.get_running_loop(), asyncio.Event()
+    def __init__(self, events: AsyncIterator[str], headers: Mapping[str, str] = {}) -> None:
+        super().__init__(events, headers={"X-Accel-Buffering": "no", **headers})
 
-        def wake() -> None:
-            with suppress(RuntimeError):  # the server has ended
-                loop.call_soon_threadsafe(self._woken.set)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
 
-        self._queue, self._write = queue, write
-        self._listener = queue.board.listen(wake)
+        async def sending(message: Message) -> None:
+            try:
+                await asyncio.wait_for(send(message), DEAF)
+            except asyncio.TimeoutError:
+                raise ClientDisconnect from None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send events until the client leaves, does not read, or the queue ends."""
-        gone = asyncio.ensure_future(wait_until_gone(receive))
+        with suppress(ClientDisconnect):
+            await super().__call__(scope, receive, sending)
+
+
+def _stream(queue: Queue, write: Callable[[JobStatus], str]) -> Response:
+    """Stream what `write` makes of each status of the queue. Raises BusyError if too many listen."""
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(woken.set)
+
+    listener = queue.board.listen(wake)
+
+    async def events() -> AsyncIterator[str]:
+        text, spoken = f"retry: {AGAIN}\n\n", -ALIVE
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            text, spoken = f"retry: {AGAIN}\n\n", -ALIVE
-            while not gone.done() and (news := self._take()) is not None:
-                text += "".join(map(self._write, news))
+            while (news := listener.take()) is not None:
+                text += "".join(map(write, news))
                 if text or time.monotonic() - spoken >= ALIVE:
                     spoken = time.monotonic()
-                    body = {"type": "http.response.body", "body": (text or ": still here\n\n").encode()}
-                    await asyncio.wait_for(send({**body, "more_body": True}), DEAF)
+                    yield text or ": still here\n\n"
                 text = ""
-                woken = asyncio.ensure_future(self._woken.wait())
-                either: set[asyncio.Future[Any]] = {woken, gone}
-                await asyncio.wait(either, timeout=ALIVE, return_when=asyncio.FIRST_COMPLETED)
-                woken.cancel()
-            await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), DEAF)
-        except asyncio.TimeoutError:
-            pass  # the client does not read
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(woken.wait(), ALIVE)
+                woken.clear()
         finally:
-            self._queue.board.forget(self._listener)
-            gone.cancel()
+            queue.board.forget(listener)
 
-    def _take(self) -> list[JobStatus] | None:
-        self._woken.clear()
-        return self._listener.take()
+    return EventStream(events())
 
 
 async def wait_until_gone(receive: Receive) -> None:

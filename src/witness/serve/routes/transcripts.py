@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import mimetypes
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, get_type_hints
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response
 
 from witness import languages
 from witness.formats.registry import PURPOSES, Format
 from witness.models import store
-from witness.options import MOST_SPEAKERS, Part, chosen
-from witness.serve.app_state import GONE, body_of, desk_of, path_of, queue_of, respond
-from witness.serve.editing import exports, views
-from witness.serve.roles import Endpoint, Role
+from witness.options import Part, chosen
+from witness.serve import editing
+from witness.serve.app_state import AppState
+from witness.serve.endpoints import GONE, Endpoint, existing, respond
+from witness.serve.queue import Queue
+from witness.serve.roles import Role
 from witness.serve.routes.home import addresses
-from witness.serve.routes.recordings import AGAIN, ALIVE, live_page, live_sound
+from witness.serve.routes.recordings import AGAIN, ALIVE, EventStream, live_page, live_sound
 from witness.storage import files
 from witness.transcript import edits, previous
+from witness.transcript.edits import Edit
 from witness.transcript.store import Written
 from witness.work import overrides
 
@@ -54,13 +58,13 @@ def routes() -> list[Endpoint]:
         Endpoint("GET", "/t/{id}/events", Role.READ, events),
         Endpoint("GET", "/t/{id}/corrections", Role.READ, corrections),
         Endpoint("PUT", "/t/{id}/corrections", Role.WRITE, save),
-        Endpoint("POST", "/t/{id}/corrections", Role.WRITE, add_corrections),
-        Endpoint("POST", "/t/{id}/notes", Role.COMMENT, add_notes),
-        Endpoint("POST", "/t/{id}/original", Role.WRITE, restore_original),
-        Endpoint("POST", "/t/{id}/speakers", Role.WRITE, count_speakers),
-        Endpoint("POST", "/t/{id}/name", Role.WRITE, name_speaker),
+        Endpoint("POST", "/t/{id}/corrections", Role.WRITE, change_by(edits.add_corrections)),
+        Endpoint("POST", "/t/{id}/notes", Role.COMMENT, change_by(edits.add_notes)),
+        Endpoint("POST", "/t/{id}/original", Role.WRITE, change_by(edits.restore_original)),
+        Endpoint("POST", "/t/{id}/speakers", Role.WRITE, change_by(edits.recount_speakers)),
+        Endpoint("POST", "/t/{id}/name", Role.WRITE, change_by(edits.name_speaker)),
         Endpoint("GET", "/t/{id}/replace", Role.READ, list_occurrences),
-        Endpoint("POST", "/t/{id}/replace", Role.WRITE, rewrite),
+        Endpoint("POST", "/t/{id}/replace", Role.WRITE, change_by(edits.rewrite_words)),
         Endpoint("GET", "/t/{id}/export", Role.READ, export),
         Endpoint("POST", "/t/{id}/preview", Role.READ, preview),
         Endpoint("POST", "/t/{id}/voice", Role.WRITE, keep_voice),
@@ -68,8 +72,8 @@ def routes() -> list[Endpoint]:
         Endpoint("GET", "/api/choices", Role.READ, list_choices),
         Endpoint("POST", "/t/{id}/again", Role.WRITE, transcribe_again),
         Endpoint("GET", "/t/{id}/differences", Role.READ, list_differences),
-        Endpoint("POST", "/t/{id}/differences", Role.WRITE, look_through),
-        Endpoint("POST", "/t/{id}/earlier", Role.WRITE, swap),
+        Endpoint("POST", "/t/{id}/differences", Role.WRITE, change_by(previous.mark_seen)),
+        Endpoint("POST", "/t/{id}/earlier", Role.WRITE, change_by(previous.swap)),
         Endpoint("GET", "/api/vocabulary", Role.READ, list_vocabulary),
         Endpoint("POST", "/api/vocabulary", Role.WRITE, change_vocabulary),
         Endpoint("GET", "/t/{id}/vocabulary", Role.READ, list_vocabulary),
@@ -80,23 +84,21 @@ def routes() -> list[Endpoint]:
 # --- the page ---
 
 
-async def show(request: Request) -> Response:
+def show(request: Request, desk: AppState, id_: str) -> Response:
     """Return the page; until there is a transcript, that of the work on it."""
-    desk, id_ = desk_of(request), request.path_params["id"]
-    path = await run_in_threadpool(desk.library.find, id_)
+    path = desk.library.find(id_)
     if path is None:
-        return await run_in_threadpool(live_page, request)
+        return live_page(request)
     role = request.state.user.role
-    barred = None if role == Role.WRITE else f"you may {role} here; ask the owner of the desk for more"
-    visit = views.Visit(
-        id=id_,
-        formats=formats(),
-        barred=barred,
-        noting=role == Role.COMMENT,
-        working=desk.queue is not None and id_ in desk.queue.board.states(),
-        not_again=desk.library.not_again(id_),
-    )
-    content = await desk.editor.run(views.page, path, visit, addresses("web/desk/transcript.js"))
+    visit = {
+        "id": id_,
+        "formats": formats(),
+        "barred": None if role == Role.WRITE else f"you may {role} here; ask the owner of the desk for more",
+        "noting": role == Role.COMMENT,
+        "working": desk.queue is not None and id_ in desk.queue.board.states(),
+        "notAgain": desk.library.not_again(id_),
+    }
+    content = desk.editor.call(editing.page, path, visit, addresses("web/desk/transcript.js"))
     return Response(content, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
@@ -111,14 +113,10 @@ def formats() -> list[dict[str, str]]:
     ]
 
 
-async def sound(request: Request) -> Response:
+def sound(request: Request, desk: AppState, id_: str) -> Response:
     """Return the recording, or the range of it that the request names."""
-    desk = desk_of(request)
-    path = await run_in_threadpool(desk.library.find, request.path_params["id"])
-    if path is None:
-        recording = await run_in_threadpool(live_sound, request)
-    else:
-        recording = await run_in_threadpool(desk.finder.recording, path)
+    path = desk.library.find(id_)
+    recording = live_sound(request) if path is None else desk.recording(path)
     media_type = mimetypes.guess_type(recording.name)[0] or ""
     playable = media_type.startswith(("audio/", "video/"))
     return FileResponse(
@@ -128,28 +126,24 @@ async def sound(request: Request) -> Response:
     )
 
 
-async def outline(request: Request) -> Response:
+def outline(desk: AppState, path: Path) -> Response:
     """Return the peaks of the recording, a byte each."""
-    content = await desk_of(request).finder.run(views.peaks, await path_of(request))
-    return Response(content, media_type="application/octet-stream")
+    return Response(desk.finder.call(editing.peaks, path), media_type="application/octet-stream")
 
 
-async def version(request: Request) -> Response:
+def version(path: Path) -> dict[str, str]:
     """Return the current version; `corrections` has it, too, and takes longer."""
     try:
-        return JSONResponse({"version": await run_in_threadpool(files.sha256_at, await path_of(request))})
+        return {"version": files.sha256_at(path)}
     except OSError as error:
         raise HTTPException(404, GONE) from error
 
 
-async def events(request: Request) -> Response:
+def events(path: Path) -> Response:
     """Send the current version, and each that follows, as server-sent events."""
-    path = await path_of(request)
     if len(_watching) >= MOST_WATCHING:
         raise HTTPException(429, "too many windows are open; close some", {"Retry-After": "30"})
-    return StreamingResponse(
-        _versions(path), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
+    return EventStream(_versions(path))
 
 
 async def _versions(path: Path) -> AsyncIterator[str]:
@@ -179,103 +173,53 @@ async def _versions(path: Path) -> AsyncIterator[str]:
 # --- corrections ---
 
 
-class Seen(Struct):
-    """A change of the version that a person has seen."""
-
-    version: str
-
-
-class AddedCorrections(Seen):
-    """Corrections on top of the saved ones."""
-
-    corrections: dict[str, Any]
-
-
-class AddedNotes(Seen):
-    """Steps of a page that are notes, on top of the saved ones."""
-
-    steps: list[Any]
-
-
-class SpeakerCount(Seen):
-    """Another number of speakers; None: the number that the recording suggests."""
-
-    speakers: Annotated[int, Meta(ge=1, le=MOST_SPEAKERS)] | None = None
-
-
-class SpeakerName(Seen):
-    """A name for one speaker."""
-
-    speaker: str
-    name: str
-
-
-class Rewriting(Seen):
-    """Words to write otherwise, in the places that a person chose."""
-
-    heard: str
-    written: str
-    places: list[int]
-
-
-async def corrections(request: Request) -> Response:
+def corrections(desk: AppState, path: Path) -> dict[str, Any]:
     """Return the version and the steps."""
-    return respond(await desk_of(request).editor.run(views.saved_steps, await path_of(request)))
+    return desk.editor.call(editing.saved_steps, path)
 
 
-async def save(request: Request) -> Response:
+def save(desk: AppState, path: Path, body: Edit) -> Written:
     """Save all steps of a page."""
-    return await _change(request, edits.save, edits.read_edit(await body_of(request, dict[str, Any])))
+    return change(desk, edits.save, path, body)
 
 
-async def add_corrections(request: Request) -> Response:
-    body = await body_of(request, AddedCorrections)
-    return await _change(request, edits.add_corrections, body.version, body.corrections)
-
-
-async def add_notes(request: Request) -> Response:
-    body = await body_of(request, AddedNotes)
-    return await _change(request, edits.add_notes, body.version, body.steps)
-
-
-async def restore_original(request: Request) -> Response:
-    """Go back to the machine's version."""
-    return await _change(request, edits.restore_original, (await body_of(request, Seen)).version)
-
-
-async def count_speakers(request: Request) -> Response:
-    body = await body_of(request, SpeakerCount)
-    return await _change(request, edits.recount_speakers, body.version, body.speakers)
-
-
-async def name_speaker(request: Request) -> Response:
-    body = await body_of(request, SpeakerName)
-    return await _change(request, edits.name_speaker, body.version, body.speaker, body.name)
-
-
-async def list_occurrences(request: Request) -> Response:
+def list_occurrences(request: Request, desk: AppState, path: Path) -> dict[str, Any]:
     """List the places of words that may be written otherwise."""
     heard, written = (request.query_params.get(key, "") for key in ("heard", "written"))
-    path = await path_of(request)
-    return respond(await desk_of(request).finder.run(views.occurrences_of, path, heard, written))
+    return desk.finder.call(editing.find_occurrences, path, heard, written)
 
 
-async def rewrite(request: Request) -> Response:
-    body = await body_of(request, Rewriting)
-    return await _change(request, edits.rewrite_words, body.version, body.heard, body.written, body.places)
-
-
-async def _change(
-    request: Request,
+def change(
+    desk: AppState,
     function: Callable[Concatenate[Path, P], Written],
+    path: Path,
     *args: P.args,
     **kwargs: P.kwargs,
-) -> Response:
-    """Change the transcript, and return its new version."""
-    desk = desk_of(request)
-    written = await desk.editor.run(function, await path_of(request), *args, **kwargs)
+) -> Written:
+    """Change a transcript, and return its new version."""
+    written = desk.editor.call(function, path, *args, **kwargs)
     desk.library.changed()
-    return respond(written)
+    return written
+
+
+def change_by(function: Callable[..., Written]) -> Callable[..., Written]:
+    """Return a handler that changes the transcript by a function, whose other arguments are the request."""
+    hints = get_type_hints(function, include_extras=True)
+    _, *parameters = inspect.signature(function).parameters.values()
+    fields = [
+        (
+            parameter.name,
+            hints[parameter.name],
+            *(() if parameter.default is parameter.empty else (parameter.default,)),
+        )
+        for parameter in parameters
+    ]
+
+    def handler(desk: AppState, path: Path, body: Struct) -> Written:
+        return change(desk, function, path, **msgspec.structs.asdict(body))
+
+    handler.__annotations__["body"] = msgspec.defstruct(function.__name__, fields)
+    return handler
 
 
 # --- exports and voices ---
@@ -297,44 +241,38 @@ class VoiceRequest(Struct):
     end: float | None = None
 
 
-async def export(request: Request) -> Response:
+def export(request: Request, desk: AppState, path: Path) -> Response:
     """Return the transcript in another format, as a download."""
     form = chosen(Format, request.query_params.get("format", ""))
-    name, content = await desk_of(request).editor.run(exports.content, await path_of(request), form)
-    return download(content, name, form.about.media_type)
+    return download(*desk.editor.call(editing.export, path, form), form.about.media_type)
 
 
-def download(content: bytes, name: str, media_type: str) -> Response:
+def download(name: str, content: bytes, media_type: str) -> Response:
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
     return Response(content, media_type=media_type, headers=headers)
 
 
-async def preview(request: Request) -> Response:
+def preview(desk: AppState, path: Path, body: Preview) -> dict[str, str]:
     """Return the beginning of the file of a format, with options."""
-    body, path = await body_of(request, Preview), await path_of(request)
-    form, options = chosen(Format, body.format), exports.read_options(body.options)
-    return JSONResponse({"text": await desk_of(request).editor.run(exports.preview, path, form, options)})
+    form, options = chosen(Format, body.format), editing.read_options(body.options)
+    return {"text": desk.editor.call(editing.preview, path, form, options)}
 
 
-async def keep_voice(request: Request) -> Response:
+def keep_voice(desk: AppState, path: Path, body: VoiceRequest) -> dict[str, Any]:
     """Keep the voice of a part, or of all turns of a speaker."""
-    desk, body = desk_of(request), await body_of(request, VoiceRequest)
     if body.speaker is not None:
         voice_of: str | Part = body.speaker
     elif body.start is not None and body.end is not None:
         voice_of = Part(body.start, body.end)
     else:
         raise HTTPException(400, "give a speaker, or start and end")
-    path = await path_of(request)
-    return respond(await desk.editor.run(views.enroll, path, desk.known, body.name, voice_of))
+    return desk.editor.call(editing.enroll, path, desk.known, body.name, voice_of)
 
 
-async def suggest_names(request: Request) -> Response:
+def suggest_names(desk: AppState, path: Path) -> dict[str, Any]:
     """Return the known people that the speakers sound like."""
-    desk, path = desk_of(request), await path_of(request)
-    if not any(desk.known.glob("*.json")):
-        return JSONResponse({"speakers": {}})
-    return respond({"speakers": await desk.finder.run(views.suggest, path, desk.known)})
+    known = any(desk.known.glob("*.json"))
+    return {"speakers": desk.finder.call(editing.suggest, path, desk.known) if known else {}}
 
 
 # --- transcribed again ---
@@ -347,9 +285,9 @@ class ChangedVocabulary(Struct):
     drop: tuple[str, ...] = ()
 
 
-def list_choices(request: Request) -> Response:
+def list_choices(desk: AppState) -> dict[str, Any]:
     """List the models and languages that a recording can be transcribed with."""
-    options = desk_of(request).options
+    options = desk.options
     choices = [] if options.whisper == "none" else store.list_whisper_choices(options)
     models = [
         {
@@ -360,50 +298,29 @@ def list_choices(request: Request) -> Response:
         }
         for choice in choices
     ]
-    return JSONResponse({"models": models, "languages": languages.NAMES, "language": options.language})
+    return {"models": models, "languages": languages.NAMES, "language": options.language}
 
 
-async def transcribe_again(request: Request) -> Response:
+def transcribe_again(desk: AppState, queue: Queue, path: Path, body: dict[str, Any]) -> Response:
     """Have the recording of a transcript transcribed again, with the settings in the request."""
-    path, body = await path_of(request), await body_of(request, dict[str, Any])
-    queue = queue_of(request)
-    source = await desk_of(request).editor.run(views.source, path)
-    if source.part is not None:
-        body |= {"start": source.part.start, "end": source.part.end}
-    settings = overrides.parse(body)
-    status = await run_in_threadpool(queue.again, path, source.path.absolute(), settings)
-    return JSONResponse(status.row(), 201)
+    recording, part = desk.editor.call(editing.source, path)
+    if part is not None:
+        body |= {"start": part.start, "end": part.end}
+    return respond(queue.again(path, recording.absolute(), overrides.parse(body)).row(), 201)
 
 
-async def list_differences(request: Request) -> Response:
+def list_differences(desk: AppState, path: Path) -> dict[str, Any]:
     """Compare the transcript with the earlier one."""
-    differences = await desk_of(request).editor.run(views.differences, await path_of(request))
-    if differences is None:
-        return JSONResponse({"there": False})
-    return JSONResponse({"there": True, **msgspec.to_builtins(differences)})
+    return desk.editor.call(editing.differences, path)
 
 
-async def look_through(request: Request) -> Response:
-    """Note that a person has looked through the differences."""
-    return await _change(request, previous.mark_seen, (await body_of(request, Seen)).version)
-
-
-async def swap(request: Request) -> Response:
-    """Exchange the transcript with the earlier one."""
-    return await _change(request, previous.swap, (await body_of(request, Seen)).version)
-
-
-async def list_vocabulary(request: Request) -> Response:
+def list_vocabulary(request: Request, desk: AppState) -> dict[str, Any]:
     """List the words of the folder, or of a transcript's folder, and the terms on offer."""
-    return await _vocabulary(request, ChangedVocabulary())
+    return change_vocabulary(request, desk, ChangedVocabulary())
 
 
-async def change_vocabulary(request: Request) -> Response:
-    return await _vocabulary(request, await body_of(request, ChangedVocabulary))
-
-
-async def _vocabulary(request: Request, change: ChangedVocabulary) -> Response:
-    desk = desk_of(request)
-    folder = (await path_of(request)).parent if "id" in request.path_params else desk.folder
-    take, drop = overrides.clean_terms(change.take), overrides.clean_terms(change.drop)
-    return respond(await desk.editor.run(views.folder_words, folder, desk.folder, take, drop))
+def change_vocabulary(request: Request, desk: AppState, body: ChangedVocabulary) -> dict[str, Any]:
+    id_ = request.path_params.get("id")
+    folder = desk.folder if id_ is None else existing(desk, id_).parent
+    take, drop = overrides.clean_terms(body.take), overrides.clean_terms(body.drop)
+    return desk.editor.call(editing.folder_words, folder, desk.folder, take, drop)

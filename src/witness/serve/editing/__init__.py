@@ -1,1 +1,0 @@
-"""Transcripts shown, changed and exported in a child process."""

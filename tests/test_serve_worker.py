@@ -1,0 +1,62 @@
+"""Calls of functions in a child process."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from witness.errors import ConflictError, InputError, WitnessError
+from witness.formats.registry import Format
+from witness.options import Part
+from witness.serve import editing
+from witness.serve.worker import EndedError, Worker
+from witness.storage import files
+from witness.transcript import edits, store
+
+
+@pytest.fixture(scope="module")
+def worker():
+    with closing(Worker(editing.prepare)) as worker:
+        yield worker
+
+
+def test_a_call_returns_the_types_of_its_function(worker, shelved):
+    before = edits.show(shelved)
+    steps = worker.call(editing.saved_steps, shelved)
+    assert (steps["version"], steps["review"]) == (before.version, before.review)
+    assert worker.call(edits.name_speaker, shelved, steps["version"], "SPEAKER_00", "Ann") == store.Written(
+        files.sha256_at(shelved)
+    )
+    assert worker.call(editing.recording, shelved) == editing.recording(shelved)
+    assert worker.call(editing.export, shelved, Format.JSON) == ("toned.json", shelved.read_bytes())
+    assert worker.call(editing.peaks, shelved) == editing.peaks(shelved)
+
+
+def test_an_error_keeps_its_class_and_its_fields(worker, shelved):
+    with pytest.raises(ConflictError) as raised:
+        worker.call(edits.restore_original, shelved, "another version")
+    assert raised.value.version == files.sha256_at(shelved)
+    with pytest.raises(InputError, match="clean speech"):
+        worker.call(editing.enroll, shelved, shelved.parent / "known", "Ann", Part(0.0, 0.1))
+    other = shelved.with_name("other.json")
+    other.write_text("{}")
+    with pytest.raises(store.OtherJsonError):
+        worker.call(store.read, other)
+
+
+def test_a_bug_is_reported_and_the_process_stays(worker, shelved):
+    worker.start()
+    child = worker._child
+    with pytest.raises(WitnessError, match=r"toned\.json: .*; this is a bug, please report it"):
+        worker.call(files.sha256, shelved)
+    assert worker.call(store.read, shelved) == store.read(shelved)
+    assert worker._child is child
+
+
+def test_a_closed_worker_begins_nothing(shelved):
+    worker = Worker(editing.prepare)
+    worker.close()
+    with pytest.raises(EndedError, match="the server is ending"):
+        worker.call(store.read, shelved)
+    assert worker._child is None
