@@ -118,12 +118,6 @@ class Section:
     """Bytes of the file."""
 
 
-@dataclass(frozen=True)
-class _Request:
-    route: Route
-    section: Section | None
-
-
 def download(
     url: str,
     part: Path,
@@ -148,7 +142,7 @@ def download(
         if (free := shutil.disk_usage(part.parent).free) < size - have:
             raise OSError(f"{size - have >> 20} MiB more are needed and {free >> 20} MiB are free")
         with _alive(server):
-            start, end = _append(url, part, (have, size), report, _Request(route, section))
+            start, end = _append(url, part, (have, size), report, route, section)
             furthest = max(furthest, have)
             again += start < have
             fruitless = 0 if end - furthest >= MIN_GAIN else fruitless + 1
@@ -170,26 +164,25 @@ def _alive(server: str) -> Iterator[None]:
 
 
 def _append(
-    url: str, part: Path, sizes: tuple[int, int], report: Callable[[int], None], request: _Request
+    url: str,
+    part: Path,
+    sizes: tuple[int, int],
+    report: Callable[[int], None],
+    route: Route,
+    section: Section | None,
 ) -> tuple[int, int]:
     """Append the bytes of one connection to `part`; return the first and the last position.
 
     `sizes` are the bytes that it has and will have.
     """
     have, size = sizes
-    section = request.section
     headers = {}
     if section:
         headers["Range"] = f"bytes={section.start + have}-{section.start + size - 1}"
     elif have:
         headers["Range"] = f"bytes={have}-"
-    with _connect(url, headers, request.route) as answer:
-        if section:
-            _check_section(answer, url, have, size, section)
-            start = have
-        else:
-            start = _start(answer, url, have, size, request.route)
-        end = start
+    with _connect(url, headers, route) as answer:
+        end = start = _start(answer, url, sizes, route, section)
         with part.open("ab") as file:
             if start < have:  # the server does not resume
                 file.truncate(0)
@@ -262,32 +255,31 @@ def fetch_end(url: str, count: int, route: Route) -> tuple[int, bytes | None]:
         match = RANGE.fullmatch(stated or "")
         if stated is None and answer.length is not None:
             return answer.length, None
-        if not match:
-            raise FetchError(f"cannot fetch {url}: the server does not tell its size; {route.advice}")
-        start, last, size = (int(number) for number in match.groups())
+        start, last, size = map(int, match.groups()) if match else (0, 0, 0)
         expected = min(count, size)
-        if (start, last) != (size - expected, size - 1) or answer.length not in (None, expected):
-            raise FetchError(f"cannot fetch {url}: the server's Content-Range is wrong; {route.advice}")
+        if not match or (start, last) != (size - expected, size - 1) or answer.length not in (None, expected):
+            raise FetchError(f"cannot fetch {url}: the server does not tell its size; {route.advice}")
         body = b"".join(_blocks(answer, url, expected))
         if len(body) < expected:
             raise NetworkError(f"the connection to {_server(url)} broke")
     return size, body
 
 
-def _check_section(answer: HTTPResponse, url: str, have: int, size: int, section: Section) -> None:
-    first, last = section.start + have, section.start + size - 1
-    stated = answer.headers.get("Content-Range") or ""
-    if stated != f"bytes {first}-{last}/{section.whole}" or answer.length not in (None, size - have):
-        raise FetchError(f"cannot fetch {url}: the server sends another part than bytes {first} to {last}")
+def _start(
+    answer: HTTPResponse, url: str, sizes: tuple[int, int], route: Route, section: Section | None
+) -> int:
+    """Return the body's first byte in the part, 0 or what it has.
 
-
-def _start(answer: HTTPResponse, url: str, have: int, size: int, route: Route) -> int:
-    """Return the body's first byte in the file, 0 or `have`.
-
-    Raises FetchError unless the rest up to `size` follows. Most likely it is the login page of a hotel, which
-    must not spoil the bytes in `part`.
+    Raises FetchError unless the rest follows. Most likely it is the login page of a hotel, which must not
+    spoil the bytes in the part.
     """
+    have, size = sizes
     stated = answer.headers.get("Content-Range")
+    if section:
+        range_ = f"bytes {section.start + have}-{section.start + size - 1}/{section.whole}"
+        if stated != range_ or answer.length not in (None, size - have):
+            raise FetchError(f"cannot fetch {url}: the server sends another part than {range_}")
+        return have
     part = RANGE.fullmatch(stated or "")
     if stated and not part:
         raise FetchError(f"cannot fetch {url}: the server's Content-Range is malformed; {route.advice}")

