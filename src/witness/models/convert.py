@@ -17,7 +17,7 @@ import itertools
 import math
 import pickletools
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -185,8 +185,8 @@ class _Graph:
     def integers(self, *values: int) -> str:
         return self.constant(np.array(values, np.int64))
 
-    def weight(self, name: str) -> str:
-        return self.constant(self.array(name), name)
+    def weights(self, name: str, *parts: str) -> list[str]:
+        return [self.constant(self.array(f"{name}.{part}"), f"{name}.{part}") for part in parts]
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         output = output or f"{operator.lower()}_{len(self._nodes)}"
@@ -195,6 +195,10 @@ class _Graph:
         node.attribute.extend(self._onnx.helper.make_attribute(*item) for item in attributes.items())
         self._nodes.append(node)
         return output
+
+    def convolve(self, tensor: str, name: str, **settings: Any) -> str:
+        bias = self.weights(name, "bias") if f"{name}.bias" in self._arrays else []
+        return self.node("Conv", tensor, *self.weights(name, "weight"), *bias, **settings)
 
     def finish(self, name: str, source: tuple[str, Shape], result: tuple[str, Shape]) -> bytes:
         helper = self._onnx.helper
@@ -224,8 +228,9 @@ def segmentation(arrays: Arrays) -> bytes:
     graph = _Graph(arrays)
 
     def normalized(tensor: str, name: str) -> str:
-        weights = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
-        return graph.node("InstanceNormalization", tensor, *weights, epsilon=1e-5)
+        return graph.node(
+            "InstanceNormalization", tensor, *graph.weights(name, "weight", "bias"), epsilon=1e-5
+        )
 
     tensor = normalized("input_values", "sincnet.wav_norm1d")
     for layer in range(3):
@@ -233,8 +238,7 @@ def segmentation(arrays: Arrays) -> bytes:
             filters = graph.constant(_sinc(graph), "sincnet.conv1d.0.filters")
             tensor = graph.node("Abs", graph.node("Conv", tensor, filters, strides=[10]))
         else:
-            name = f"sincnet.conv1d.{layer}"
-            weights = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+            weights = graph.weights(f"sincnet.conv1d.{layer}", "weight", "bias")
             tensor = graph.node("Conv", tensor, *weights, strides=[1])
         tensor = graph.node("MaxPool", tensor, kernel_shape=[3], strides=[3])
         tensor = graph.node("LeakyRelu", normalized(tensor, f"sincnet.norm1d.{layer}"), alpha=0.01)
@@ -249,7 +253,7 @@ def segmentation(arrays: Arrays) -> bytes:
     tensor = graph.node("Transpose", tensor, perm=[1, 0, 2])
     for name in ("linear.0", "linear.1", "classifier"):
         weight = graph.constant(graph.array(f"{name}.weight").T, f"{name}.weight")
-        tensor = graph.node("Add", graph.node("MatMul", tensor, weight), graph.weight(f"{name}.bias"))
+        tensor = graph.node("Add", graph.node("MatMul", tensor, weight), *graph.weights(name, "bias"))
         if name != "classifier":
             tensor = graph.node("LeakyRelu", tensor, alpha=0.01)
     graph.node("LogSoftmax", tensor, output="logits", axis=-1)
@@ -261,7 +265,7 @@ def segmentation(arrays: Arrays) -> bytes:
     )
 
 
-def _recurrence(graph: _Graph, layer: int, hidden: int) -> tuple[str, str, str]:
+def _recurrence(graph: _Graph, layer: int, hidden: int) -> list[str]:
     """Return the weights of a layer in both directions, W, R and B of ONNX.
 
     PyTorch has the gates in the order input, forget, cell, output; ONNX input, output, forget, cell.
@@ -274,10 +278,7 @@ def _recurrence(graph: _Graph, layer: int, hidden: int) -> tuple[str, str, str]:
 
     bias = np.concatenate([both("bias_ih"), both("bias_hh")], axis=1)
     parts = both("weight_ih"), both("weight_hh"), bias
-    first, second, third = (
-        graph.constant(part, f"lstm.{layer}.{name}") for part, name in zip(parts, "WRB", strict=True)
-    )
-    return first, second, third
+    return [graph.constant(part, f"lstm.{layer}.{name}") for part, name in zip(parts, "WRB", strict=True)]
 
 
 def _sinc(graph: _Graph) -> Float32:
@@ -334,73 +335,63 @@ def campplus(arrays: Arrays) -> bytes:
     checkpoint is of another network.
     """
     graph = _Graph(arrays)
-
-    def normalized(tensor: str, name: str, learned: bool = True) -> str:
-        mean, variance = f"{name}.running_mean", f"{name}.running_var"
-        if learned:
-            scale, shift = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
-        else:
-            size = graph.array(mean).shape
-            scale, shift = graph.constant(np.ones(size)), graph.constant(np.zeros(size))
-        parameters = scale, shift, graph.weight(mean), graph.weight(variance)
-        return graph.node("BatchNormalization", tensor, *parameters, epsilon=1e-5)
-
-    def active(tensor: str, name: str) -> str:
-        return graph.node("Relu", normalized(tensor, name))
-
-    def convolved(tensor: str, name: str, **settings: Any) -> str:
-        bias = [graph.weight(f"{name}.bias")] if f"{name}.bias" in arrays else []
-        return graph.node("Conv", tensor, graph.weight(f"{name}.weight"), *bias, **settings)
-
-    tensor = _head(graph, convolved, normalized, active)
-    tensor = active(
-        convolved(tensor, "xvector.tdnn.linear", strides=[2], pads=[2, 2]), "xvector.tdnn.nonlinear.batchnorm"
-    )
+    tensor = _head(graph)
+    tensor = graph.convolve(tensor, "xvector.tdnn.linear", strides=[2], pads=[2, 2])
+    tensor = _active(graph, tensor, "xvector.tdnn.nonlinear.batchnorm")
     for block, dilation in enumerate(DILATIONS, start=1):
         layers = graph.count(f"xvector.block{block}.tdnnd{{}}.linear1.weight", first=1)
         for layer in range(1, layers + 1):
             name = f"xvector.block{block}.tdnnd{layer}"
-            inner = convolved(active(tensor, f"{name}.nonlinear1.batchnorm"), f"{name}.linear1")
-            inner = active(inner, f"{name}.nonlinear2.batchnorm")
-            near = convolved(
+            inner = graph.convolve(_active(graph, tensor, f"{name}.nonlinear1.batchnorm"), f"{name}.linear1")
+            inner = _active(graph, inner, f"{name}.nonlinear2.batchnorm")
+            near = graph.convolve(
                 inner, f"{name}.cam_layer.linear_local", pads=[dilation, dilation], dilations=[dilation]
             )
-            mask = convolved(_context(graph, inner), f"{name}.cam_layer.linear1")
-            mask = convolved(graph.node("Relu", mask), f"{name}.cam_layer.linear2")
+            mask = graph.convolve(_context(graph, inner), f"{name}.cam_layer.linear1")
+            mask = graph.convolve(graph.node("Relu", mask), f"{name}.cam_layer.linear2")
             mask = _spread(graph, graph.node("Sigmoid", mask), near)
             tensor = graph.node("Concat", tensor, graph.node("Mul", near, mask), axis=1)
         name = f"xvector.transit{block}"
-        tensor = convolved(active(tensor, f"{name}.nonlinear.batchnorm"), f"{name}.linear")
-    statistics = _pooled(graph, active(tensor, "xvector.out_nonlinear.batchnorm"))
-    vector = convolved(statistics, "xvector.dense.linear")
-    vector = normalized(vector, "xvector.dense.nonlinear.batchnorm", learned=False)
+        tensor = graph.convolve(_active(graph, tensor, f"{name}.nonlinear.batchnorm"), f"{name}.linear")
+    statistics = _pooled(graph, _active(graph, tensor, "xvector.out_nonlinear.batchnorm"))
+    vector = graph.convolve(statistics, "xvector.dense.linear")
+    vector = _normalized(graph, vector, "xvector.dense.nonlinear.batchnorm", learned=False)
     graph.node("Squeeze", vector, graph.integers(2), output="embs")
     size = len(graph.array("xvector.dense.linear.weight"))
     return graph.finish("CAMPPlus", ("feats", ("B", "T", MELS)), ("embs", ("B", size)))
 
 
-def _head(
-    graph: _Graph,
-    convolved: Callable[..., str],
-    normalized: Callable[[str, str], str],
-    active: Callable[[str, str], str],
-) -> str:
+def _normalized(graph: _Graph, tensor: str, name: str, learned: bool = True) -> str:
+    if learned:
+        parameters = graph.weights(name, "weight", "bias")
+    else:
+        size = graph.array(f"{name}.running_mean").shape
+        parameters = [graph.constant(np.ones(size)), graph.constant(np.zeros(size))]
+    parameters += graph.weights(name, "running_mean", "running_var")
+    return graph.node("BatchNormalization", tensor, *parameters, epsilon=1e-5)
+
+
+def _active(graph: _Graph, tensor: str, name: str) -> str:
+    return graph.node("Relu", _normalized(graph, tensor, name))
+
+
+def _head(graph: _Graph) -> str:
     """Build the residual network over features and time: [B, T, 80] -> [B, 320, T]."""
     around = {"pads": [1, 1, 1, 1]}
     tensor = graph.node("Unsqueeze", graph.node("Transpose", "feats", perm=[0, 2, 1]), graph.integers(1))
-    tensor = active(convolved(tensor, "head.conv1", **around), "head.bn1")
+    tensor = _active(graph, graph.convolve(tensor, "head.conv1", **around), "head.bn1")
     for layer in (1, 2):
         for block in (0, 1):
             name = f"head.layer{layer}.{block}"
             strides = [1, 1] if block else [2, 1]
-            inner = active(convolved(tensor, f"{name}.conv1", strides=strides, **around), f"{name}.bn1")
-            inner = normalized(convolved(inner, f"{name}.conv2", **around), f"{name}.bn2")
+            inner = graph.convolve(tensor, f"{name}.conv1", strides=strides, **around)
+            inner = graph.convolve(_active(graph, inner, f"{name}.bn1"), f"{name}.conv2", **around)
+            inner = _normalized(graph, inner, f"{name}.bn2")
             if not block:
-                tensor = normalized(
-                    convolved(tensor, f"{name}.shortcut.0", strides=strides), f"{name}.shortcut.1"
-                )
+                tensor = graph.convolve(tensor, f"{name}.shortcut.0", strides=strides)
+                tensor = _normalized(graph, tensor, f"{name}.shortcut.1")
             tensor = graph.node("Relu", graph.node("Add", inner, tensor))
-    tensor = active(convolved(tensor, "head.conv2", strides=[2, 1], **around), "head.bn2")
+    tensor = _active(graph, graph.convolve(tensor, "head.conv2", strides=[2, 1], **around), "head.bn2")
     channels = len(graph.array("head.conv2.weight"))
     return graph.node("Reshape", tensor, graph.integers(0, channels * BANDS, -1))
 
