@@ -233,30 +233,13 @@ def test_what_the_waiting_raises_ends_the_child(start):
         asked.ask({})
 
 
-def test_finish(start):
+def test_a_killed_child_is_gone(start):
     asked = start()
-    asked.ask({})
-    assert asked.finish() is None
+    asked.ask({"run": "os._exit = lambda code: time.sleep(3600)"})  # as a driver that hangs over its end
+    asked.kill()
     assert gone(asked.pid)
-    assert start().finish() is None  # without a request
     with pytest.raises(DiedError):
         asked.ask({})
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_finish_that_goes_wrong_is_told(start):
-    """As with a driver that aborts while it is torn down."""
-    asked = start()
-    asked.ask({"run": "os._exit = lambda code: os.abort()"})
-    assert asked.finish(PATIENCE) == "signal SIGABRT"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_finish_that_hangs_is_ended(start):
-    asked = start()
-    asked.ask({"run": "os._exit = lambda code: time.sleep(3600)"})
-    assert asked.finish(0.2) == "signal SIGKILL"
-    assert gone(asked.pid)
 
 
 def test_the_environment_is_single_threaded_unless_told_otherwise(start, monkeypatch):

@@ -47,7 +47,6 @@ def test_memory_of_a_card_is_its_own():
     (card,) = cards_of("rx9070")
     assert (card.memory_total, card.memory_used) == (17_095_983_104, 1_200 * MIB)
     assert card.memory_free == 17_095_983_104 - 1_200 * MIB
-    assert card.busy == 3
 
 
 def test_memory_of_an_apu_is_what_it_may_map_and_the_machine_has():
@@ -68,14 +67,14 @@ def test_memory_of_an_apu_is_what_it_may_map_and_the_machine_has():
     ],
 )
 def test_the_best_card(machine, name):
-    card = cards.best_card(cards_of(machine))
+    card = cards.pick_card(cards_of(machine))
     assert card is not None
     assert card.name == name
 
 
 def test_there_is_no_best_of_none():
-    assert cards.best_card(cards_of("no_amd")) is None
-    assert cards.best_card(cards_of("two_cards", ROCR_VISIBLE_DEVICES="")) is None
+    assert cards.pick_card(cards_of("no_amd")) is None
+    assert cards.pick_card(cards_of("two_cards", ROCR_VISIBLE_DEVICES="")) is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_a_card_is_picked_by_its_ordinal_or_the_best():
 
 
 def test_a_hidden_card_is_not_the_best():
-    card = cards.best_card(cards_of("two_cards", HIP_VISIBLE_DEVICES="1"))
+    card = cards.pick_card(cards_of("two_cards", HIP_VISIBLE_DEVICES="1"))
     assert card is not None
     assert (card.name, card.index) == ("Radeon RX 9070 XT", 0)
 
@@ -121,10 +120,9 @@ def test_nothing_but_the_topology(tmp_path):
 
     shutil.copytree(GPUS / "rx9070/sys/class/kfd", tmp_path / "sys/class/kfd")
     (card,) = cards.list_cards(tmp_path, {})
-    assert (card.name, card.memory_total, card.memory_used, card.memory_free, card.busy) == (
+    assert (card.name, card.memory_total, card.memory_used, card.memory_free) == (
         "Radeon RX 9070",
         17_095_983_104,
-        None,
         None,
         None,
     )

@@ -284,13 +284,13 @@ def test_who_waits_too_long_says_so(target):
     with (
         filelock.FileLock(graph_cache.root() / f"{target.key.digest}.lock"),
         pytest.raises(GraphError, match="another process"),
-        graph_cache.building(target.key, 0.1),
+        graph_cache.scratch_folder(target.key.digest, 0.1),
     ):
         pass
 
 
 def test_clear_leaves_what_is_being_built(target):
-    with graph_cache.building(dataclasses.replace(target.key, gfx="gfx1100"), 1) as folder:
+    with graph_cache.scratch_folder(dataclasses.replace(target.key, gfx="gfx1100").digest, 1) as folder:
         (folder / "half.mxr").write_bytes(b"half")
         size = sum(path.stat().st_size for path in entry(target).folder.iterdir())
         assert graph_cache.clear() == size
@@ -302,7 +302,7 @@ def test_clear_leaves_what_is_being_built(target):
 def test_what_a_killed_process_left_is_cleared_away(target):
     left = graph_cache.root() / f".{target.key.digest}-left"
     left.mkdir()
-    with graph_cache.building(target.key, 1):
+    with graph_cache.scratch_folder(target.key.digest, 1):
         assert not left.exists()
 
 

@@ -130,20 +130,21 @@ def test_dimensions_without_a_name_are_pinned_too(trunk, tmp_path):
     for dimension in model.graph.input[0].type.tensor_type.shape.dim[:2]:
         dimension.Clear()
     onnx.save(model, tmp_path / "nameless.onnx")
-    found = probe.probe(tmp_path / "nameless.onnx", {"q": SHAPE}, None, 60)
-    assert found.inputs == {"q": SHAPE}
-    assert (found.left, found.cosine) == ({}, pytest.approx(1))
+    row = probe.probe(tmp_path / "nameless.onnx", {"q": SHAPE}, None, 60)
+    assert row["inputs"] == "q 1x64x80"
+    assert (row["left to the CPU"], float(row["cosine"])) == ("-", pytest.approx(1))
     with pytest.raises(UsageError, match=r"give --shape q=1x1x80 or other sizes"):
         probe.probe(tmp_path / "nameless.onnx", {}, None, 60)
 
 
 def test_a_probe_says_what_it_takes(card, tmp_path):
     card.setenv("FAKE_COMPILE_MS", "1")
-    found = probe.probe(tmp_path / "trunk.onnx", {"q": SHAPE}, None, 60)
-    assert found.taken > 1
-    assert found.left == {}
-    assert found.cosine is not None
-    assert found.cosine > 0.9999
+    row = probe.probe(tmp_path / "trunk.onnx", {"q": SHAPE}, None, 60)
+    taken, nodes = row["nodes on the GPU"].split(" of ")
+    assert taken == nodes
+    assert int(taken) > 1
+    assert row["left to the CPU"] == "-"
+    assert float(row["cosine"]) > 0.9999
 
 
 def test_an_onnxruntime_that_is_too_old(card):

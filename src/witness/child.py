@@ -29,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, TypeVar, cast
 
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Environment of every child, before it imports numpy: sums must not depend on the number of cores, and the
@@ -46,6 +46,7 @@ LOG = 1 << 16
 
 Buffer = bytes | memoryview
 Message = dict[str, Any]
+C = TypeVar("C", bound="Child")
 
 
 @dataclass(frozen=True)
@@ -196,14 +197,6 @@ class Child:
             raise RefusedError(str(reply[0]["error"]))
         return reply
 
-    def finish(self, seconds: float = 5.0) -> str | None:
-        """Let the child end by itself, and return the cause of its death if that failed."""
-        self._requests.put(None)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-        code = self.kill()
-        return None if code == 0 else cause_of_death(code)
-
     def kill(self) -> int:
         """End the child now, and return its exit code. May be called from any thread, and again."""
         self._process.kill()
@@ -221,7 +214,7 @@ class Child:
                 self._log.close()
         return code
 
-    def __enter__(self) -> Child:
+    def __enter__(self: C) -> C:
         return self
 
     def __exit__(self, *_: object) -> None:

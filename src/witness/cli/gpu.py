@@ -167,5 +167,5 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
     from witness.gpu import migraphx, probe
 
     with options.progress(quiet=False) as reporter:
-        result = probe.probe(model, migraphx.parse_shapes(shapes), gpu, limit, reporter)
-    options.say(result.markdown().rstrip("\n"))
+        row = probe.probe(model, migraphx.parse_shapes(shapes), gpu, limit, reporter)
+    options.say(probe.markdown(row).rstrip("\n"))

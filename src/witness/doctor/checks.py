@@ -248,7 +248,7 @@ def check_cards(machine: Machine) -> Iterator[Check]:
         else:
             yield Check("cards", None, "no AMD card: the voice model runs on the CPU")
         return
-    best = cards.best_card(machine.cards)
+    best = cards.pick_card(machine.cards)
     for card in machine.cards:
         free = "?" if card.memory_free is None else f"{card.memory_free / GIB:.1f}"
         finding = f"{card.index if card.index >= 0 else 'hidden'}: {card.name} ({card.gfx}), "

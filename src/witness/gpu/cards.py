@@ -59,11 +59,6 @@ class Card:
         """The first ROCm with the card on AMD's list, if it is not on the list of 10.0."""
         return ARCHITECTURES.get(self.gfx, Architecture()).since
 
-    @property
-    def busy(self) -> int | None:
-        """Percent of the last moment that it spent computing; None: the driver does not say."""
-        return None if self.device is None else _number(self.device / "gpu_busy_percent")
-
     def lack_for_both(self, whisper: int) -> str | None:
         """Return the reason if it has no room for the voice model and `whisper` bytes more."""
         needed = VOICE_MODEL + MARGIN + whisper
@@ -71,14 +66,6 @@ class Card:
         if free >= needed:
             return None
         return f"the {self.name} has {free / 1e9:.1f} GB free, and both engines need {needed / 1e9:.1f} GB"
-
-    def used(self) -> int | None:
-        """Return the bytes in use at this moment, counted as in `memory_used`."""
-        if self.device is None:
-            return None
-        pools = ("vram", "gtt") if self.integrated else ("vram",)
-        parts = [_number(self.device / f"mem_info_{pool}_used") for pool in pools]
-        return None if None in parts else sum(part for part in parts if part is not None)
 
 
 def list_cards(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> tuple[Card, ...]:
@@ -95,20 +82,16 @@ def list_cards(root: Path = Path("/"), environment: Mapping[str, str] | None = N
     )
 
 
-def best_card(cards: Sequence[Card]) -> Card | None:
-    """Return the card to use by default: preferably listed by AMD, then discrete, then of most memory."""
+def pick_card(cards: Sequence[Card], index: int | None = None) -> Card | None:
+    """Return the card with that HIP ordinal, or else the best; None: there is no such card.
+
+    The best is preferably listed by AMD, then discrete, then of most memory.
+    """
     return max(
-        (card for card in cards if card.index >= 0),
+        (card for card in cards if card.index >= 0 and index in (None, card.index)),
         key=lambda card: (card.supported == "listed", not card.integrated, card.memory_total, -card.index),
         default=None,
     )
-
-
-def pick_card(cards: Sequence[Card], index: int | None) -> Card | None:
-    """Return the card with that HIP ordinal, or for None the best; None: there is no such card."""
-    if index is None:
-        return best_card(cards)
-    return next((card for card in cards if card.index == index), None)
 
 
 def visible_order(unique: Sequence[int], environment: Mapping[str, str]) -> list[int]:

@@ -19,14 +19,15 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import filelock
 import mmh3
 import msgpack
+import msgspec
 import numpy as np
 from msgspec import Meta
 
@@ -51,7 +52,6 @@ LEAST_COSINE = {Precision.FP32: 0.9999, Precision.FP16: 0.99}
 MOST_DIFFERENCE = {Precision.FP32: 0.02, Precision.FP16: 0.2}
 """Length of (GPU - CPU) over length of CPU; a cosine does not see a factor. cos 0.9999 is 0.014 at least."""
 LARGEST = 1 << 30  # bytes of a program; that of a voice model has 30 MB
-IMPORT_LIMIT = 600.0  # seconds
 LARGEST_PARTS = {MANIFEST: 1 << 16, CANARY: 64 << 20}  # bytes
 
 
@@ -126,8 +126,8 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class _Description:
-    """The fields of a compiled program and of its manifest."""
+class Graph:
+    """A verified compiled program."""
 
     key: Key
     name: str
@@ -140,12 +140,6 @@ class _Description:
     canary: str
     """sha256 of CANARY."""
     measured: Measured
-
-
-@dataclass(frozen=True)
-class Graph(_Description):
-    """A verified compiled program."""
-
     folder: Path
 
     @property
@@ -159,13 +153,6 @@ class Graph(_Description):
         document = {"format": FORMAT, **asdict(self)}
         del document["folder"]
         return json.dumps(document, indent=1).encode() + b"\n"
-
-
-@dataclass(frozen=True)
-class _Manifest(_Description):
-    """The content of manifest.json."""
-
-    format: str
 
 
 def root() -> Path:
@@ -233,17 +220,16 @@ def read(folder: Path, key: Key | None = None) -> Graph:
 
 def _parse(content: bytes, folder: Path) -> Graph:
     try:
-        manifest = typed_json.decode(content, _Manifest)
-        if manifest.format != FORMAT:
-            raise ValueError(f"its format is {manifest.format[:80]!r}, not {FORMAT!r}")
-        file = manifest.file
+        document = typed_json.decode(content, dict[str, Any])
+        if (name := document.pop("format", None)) != FORMAT:
+            raise ValueError(f"its format is {str(name)[:80]!r}, not {FORMAT!r}")
+        graph = msgspec.convert({**document, "folder": folder}, Graph)
+        file = graph.file
         if Path(file).name != file or not file.endswith(".mxr") or "\0" in file:
             raise ValueError(f"{file[:80]!r} is not the name of a program - at `$.file`")
-    except ValueError as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise GraphError(f"its {MANIFEST} is damaged ({error})") from error
-    return Graph(
-        **{field.name: getattr(manifest, field.name) for field in fields(_Description)}, folder=folder
-    )
+    return graph
 
 
 @dataclass(frozen=True)
@@ -298,26 +284,18 @@ def check_program(program: bytes, file: str, key: Key) -> Facts:
 # --- writing ---
 
 
-def building(key: Key, limit: float) -> AbstractContextManager[Path]:
-    """Give a folder to build `key`'s program in, to one process at a time.
-
-    Waits at most `limit` seconds for another process. Raises GraphError.
-    """
-    return _scratch(key.digest, limit, "compiling it")
-
-
-def importing() -> AbstractContextManager[Path]:
-    return _scratch("import", IMPORT_LIMIT, "importing a graph")
-
-
 @contextmanager
-def _scratch(name: str, limit: float, activity: str) -> Iterator[Path]:
-    """Give a temporary folder, and remove those that killed processes left under this name."""
+def scratch_folder(name: str, limit: float) -> Iterator[Path]:
+    """Give a temporary folder to one process at a time, and remove those that killed ones left.
+
+    `name` is a key's digest, or "import". Waits at most `limit` seconds for another process. Raises
+    GraphError.
+    """
     root().mkdir(parents=True, exist_ok=True)
     try:
         lock = _lock(name, timeout=limit).acquire()
     except filelock.Timeout as error:
-        raise GraphError(f"another process has been {activity} for {limit:.0f} s") from error
+        raise GraphError(f"another process has been compiling or importing for {limit:.0f} s") from error
     with lock:
         for left in root().glob(f".{name}-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -328,29 +306,24 @@ def _scratch(name: str, limit: float, activity: str) -> Iterator[Path]:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def add(graph: Graph, canary: Float32) -> Graph:
-    """Move the graph from its scratch folder into the cache; return it with its new folder.
+def add(path: Path, key: Key, name: str, measured: Measured, canary: Float32) -> Graph:
+    """Move the program at `path`, in a scratch folder, into the cache.
 
-    `canary` is the CPU's answer to `canary_signal`. Raises GraphError if the program is not sound.
+    `name` is the model's, `canary` the CPU's answer to `canary_signal`. Raises GraphError if the program is
+    not sound.
     """
-    scratch = graph.folder
-    content = io.BytesIO()
+    program, content = path.read_bytes(), io.BytesIO()
     np.save(content, canary, allow_pickle=False)
-    atomic.replace(content.getvalue(), scratch / CANARY)
-    graph = dataclasses.replace(graph, canary=sha256(content.getvalue()))
-    atomic.replace(graph.manifest(), scratch / MANIFEST)
-    read(scratch, graph.key)
-    graph.path.chmod(0o444)  # should the provider want to write its own over it, it fails
-    folder = root() / graph.key.digest
+    version = check_program(program, path.name, key).version
+    sums, folder = (sha256(program), version, sha256(content.getvalue())), root() / key.digest
+    graph = Graph(key, name, path.name, len(program), *sums, measured, folder)
+    atomic.replace(content.getvalue(), path.with_name(CANARY))
+    atomic.replace(graph.manifest(), path.with_name(MANIFEST))
+    read(path.parent, key)
+    path.chmod(0o444)  # should the provider want to write its own over it, it fails
     shutil.rmtree(folder, ignore_errors=True)
-    scratch.rename(folder)
-    return dataclasses.replace(graph, folder=folder)
-
-
-def describe(folder: Path, file: str, key: Key, name: str, measured: Measured) -> Graph:
-    program = (folder / file).read_bytes()
-    version = check_program(program, file, key).version
-    return Graph(key, name, file, len(program), sha256(program), version, "", measured, folder)
+    path.parent.rename(folder)
+    return graph
 
 
 def folders() -> list[Path]:

@@ -22,9 +22,9 @@ from witness import machine_limits
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
 from witness.gpu import cards, graph_cache
 from witness.gpu.graph_cache import Graph, Key, Measured, Tuning
-from witness.gpu.process import GpuDiedError, GpuProcess, killed_on_error, twice
+from witness.gpu.process import GpuDiedError, GpuProcess, twice
 from witness.gpu.rocm import FIX, Stack, choose_card, find_stack, note_ignored_variables, provider_options
-from witness.gpu.strict import Shapes
+from witness.gpu.strict import Shapes, pins
 from witness.models.session import Model, on_cores
 from witness.options import Device, Precision, Runtime
 from witness.progress import SILENT, AboutMachine, Reporter
@@ -71,13 +71,14 @@ def subject_from_file(path: Path, shapes: Shapes) -> Subject:
     """
     source = read_onnx(path)
     model = Model(source, str(path))
-    example = "x".join(str(size or 1) for size in model.input_shape)
-    shape = shapes.get(model.input_name)
-    if shape is None or len(shapes) > 1:
-        raise UsageError(f"give the shape of the input: --shape {model.input_name}={example} or other sizes")
-    pairs = zip(model.input_shape, shape, strict=False)
-    if len(shape) != len(model.input_shape) or any(free not in (None, size) for free, size in pairs):
-        raise UsageError(f"--shape does not fit the input, which is like {model.input_name}={example}")
+    try:
+        (shape,) = shapes.values()
+        pins(model.dimensions, shapes[model.input_name])
+    except (ValueError, KeyError, DeviceError) as error:
+        example = "x".join(str(size or 1) for size in model.input_shape)
+        raise UsageError(
+            f"the input needs --shape {model.input_name}={example} or other sizes that fit"
+        ) from error
     return Subject(source, path.name, shape, model)
 
 
@@ -149,7 +150,7 @@ def warm(target: CompileTarget, *, limit: float = COMPILE_LIMIT, reporter: Repor
     if (graph := _cached(target, reporter)) is not None:
         return graph
     try:
-        with graph_cache.building(target.key, limit) as folder:
+        with graph_cache.scratch_folder(target.key.digest, limit) as folder:
             if (graph := _cached(target, SILENT)) is not None:  # another process was quicker
                 return graph
             reporter.note(
@@ -161,7 +162,7 @@ def warm(target: CompileTarget, *, limit: float = COMPILE_LIMIT, reporter: Repor
             programs = [path.name for path in folder.glob("*.mxr")]
             if len(programs) != 1:
                 raise GraphError(f"it left {len(programs)} compiled graphs, not one")
-            return _add(target, folder, programs[0], compile_s)
+            return _add(target, folder / programs[0], compile_s)
     except DeviceError as error:
         raise refused(target.subject.name, target.stack, error) from error
 
@@ -178,7 +179,7 @@ def import_graph(
     shape in the file. Raises InputError if the file cannot be used, GraphError naming the part that does not
     match, DeviceError if there is no such machine.
     """
-    with graph_cache.importing() as folder:
+    with graph_cache.scratch_folder("import", COMPILE_LIMIT) as folder:
         with _naming(file):
             graph = graph_cache.unpack(file, folder)
         stack = choose_stack()
@@ -202,9 +203,9 @@ def adopt(target: CompileTarget, graph: Graph) -> Graph:
     """Check and measure a graph that was compiled elsewhere, and add it to the cache. Raises DeviceError."""
     if difference := target.key.difference(graph.key):
         raise GraphError(difference)
-    with graph_cache.building(target.key, LOAD_LIMIT) as folder:
+    with graph_cache.scratch_folder(target.key.digest, LOAD_LIMIT) as folder:
         shutil.copyfile(graph.path, folder / graph.file)
-        return _add(target, folder, graph.file, None)
+        return _add(target, folder / graph.file, None)
 
 
 def refused(name: str, stack: Stack, error: DeviceError) -> DeviceError:
@@ -223,31 +224,24 @@ def _cached(target: CompileTarget, reporter: Reporter) -> Graph | None:
 def _compile(target: CompileTarget, folder: Path, limit: float, reporter: Reporter) -> None:
     for half in folder.glob("*.mxr"):  # of the try before
         half.unlink()
-    process = GpuProcess()
-    try:
-        process.ask(target.request(folder), target.subject.source, limit=limit, reporter=reporter)
-    finally:
-        process.kill()  # it holds nothing: the graph is on the disk
+    with GpuProcess() as process:  # it holds nothing: the graph is on the disk
+        process.request(target.request(folder), target.subject.source, limit=limit, reporter=reporter)
 
 
-def _add(target: CompileTarget, folder: Path, file: str, compile_s: float | None) -> Graph:
+def _add(target: CompileTarget, path: Path, compile_s: float | None) -> Graph:
     # The file is checked before anything loads it, and its numbers in a process that did not compile it.
-    graph_cache.check_program((folder / file).read_bytes(), file, target.key)
+    graph_cache.check_program(path.read_bytes(), path.name, target.key)
     reference = target.subject.cpu(graph_cache.canary_signal(target.subject.shape))
-    measured = twice(lambda: _measure(target, folder, file, reference, compile_s))
-    return graph_cache.add(
-        graph_cache.describe(folder, file, target.key, target.subject.name, measured), reference
-    )
+    measured = twice(lambda: _measure(target, path, reference, compile_s))
+    return graph_cache.add(path, target.key, target.subject.name, measured, reference)
 
 
-def _measure(
-    target: CompileTarget, folder: Path, file: str, reference: Float32, compile_s: float | None
-) -> Measured:
+def _measure(target: CompileTarget, path: Path, reference: Float32, compile_s: float | None) -> Measured:
     """Measure the graph's speed and its distance from `reference`, the CPU's answer to the canary."""
     signal, cpu = graph_cache.canary_signal(target.subject.shape), target.subject.cpu
     begun = time.perf_counter()
-    process = _load(target, folder, file)
-    try:
+    with GpuProcess() as process:
+        _load(process, target, path)
         answer = process.run(signal)
         load_s = time.perf_counter() - begun
         cosine, difference = graph_cache.compare(answer, reference)
@@ -257,8 +251,6 @@ def _measure(
         cores = machine_limits.cores()
         with on_cores(cores) as mapped:
             cpu_ms = _milliseconds(lambda: list(mapped(cpu, [signal] * cores))) / cores
-    finally:
-        process.kill()
     return Measured(load_s, gpu_ms, core_ms, cpu_ms, cores, compile_s, cosine, difference)
 
 
@@ -275,25 +267,28 @@ def open_graph(target: CompileTarget, graph: Graph) -> GpuProcess:
     """
 
     def opened() -> GpuProcess:
-        with killed_on_error(_load(target, graph.folder, graph.file)) as process:
+        process = GpuProcess()
+        try:
+            _load(process, target, graph.path)
             answer = process.run(graph_cache.canary_signal(target.subject.shape))
             graph_cache.check_canary(*graph_cache.compare(answer, graph.reference()), target.precision)
+        except BaseException:
+            process.kill()
+            raise
         return process
 
     return twice(opened)
 
 
-def _load(target: CompileTarget, folder: Path, file: str) -> GpuProcess:
-    """Start a process with the compiled graph in `folder`.
+def _load(process: GpuProcess, target: CompileTarget, path: Path) -> None:
+    """Load the compiled graph at `path`.
 
     Raises GraphError if the provider did not take it: then it has compiled another one, or tried to.
     """
-    before = _file_states(folder)
-    with killed_on_error(GpuProcess()) as process:
-        process.ask(target.request(folder), target.subject.source, limit=LOAD_LIMIT)
-        if _file_states(folder) != before:
-            raise GraphError(f"MIGraphX did not take {file} and compiled from scratch")
-    return process
+    before = _file_states(path.parent)
+    process.request(target.request(path.parent), target.subject.source, limit=LOAD_LIMIT)
+    if _file_states(path.parent) != before:
+        raise GraphError(f"MIGraphX did not take {path.name} and compiled from scratch")
 
 
 def _file_states(folder: Path) -> dict[str, tuple[int, int, int]]:
@@ -308,8 +303,7 @@ class Accelerated:
     """A model on the GPU as a function of one array of the pinned shape. Safe to call from several threads.
 
     If the process dies it is started once more. If that does not help, the CPU does the rest, and a warning
-    says so; with `strict`, DeviceError is raised. As a context manager it ends the process, which is killed
-    after an error; a note says so if it ends badly.
+    says so; with `strict`, DeviceError is raised. As a context manager it ends the process.
     """
 
     def __init__(self, target: CompileTarget, graph: Graph, *, strict: bool, reporter: Reporter) -> None:
@@ -358,13 +352,9 @@ class Accelerated:
     def __enter__(self) -> Accelerated:
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if self._process is None:
-            return
-        if error is not None:
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
             self._process.kill()
-        elif line := self._process.finish():
-            self._reporter.note(line)
 
 
 @contextmanager

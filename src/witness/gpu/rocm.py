@@ -23,6 +23,7 @@ from witness.gpu import cards, loader
 from witness.gpu.strict import MIGRAPHX, ProviderOptions
 from witness.models.session import load_onnxruntime, runtime_version
 from witness.progress import Reporter
+from witness.storage import typed_json
 from witness.storage.atomic import replace
 from witness.storage.cache import cache_folder
 from witness.storage.files import sha256_at
@@ -208,19 +209,18 @@ def hashes_of(paths: Iterable[Path]) -> dict[Path, str]:
     """
     store = cache_folder() / "libraries.json"
     try:
-        recorded = json.loads(store.read_bytes())
-        entries = {path: entry for path, entry in recorded.items() if Path(path).exists()}
-    except (OSError, ValueError, AttributeError):
-        recorded, entries = None, {}  # not written yet, or damaged
+        recorded = typed_json.decode(store.read_bytes(), dict[str, tuple[int, int, int, str]])
+    except (OSError, ValueError):
+        recorded = {}  # not written yet, or damaged
+    entries = {path: entry for path, entry in recorded.items() if Path(path).exists()}
     hashes: dict[Path, str] = {}
     for path in paths:
         status = path.stat()
-        identity = [status.st_size, status.st_mtime_ns, status.st_ino]
-        entry = entries.get(str(path))
-        if not (isinstance(entry, list) and entry[:-1] == identity):
+        identity = status.st_size, status.st_mtime_ns, status.st_ino
+        if str(path) not in entries or entries[str(path)][:3] != identity:
             # The status is read before the content: if the file changes meanwhile, the next call reads it.
-            entry = entries[str(path)] = [*identity, sha256_at(path)]
-        hashes[path] = entry[-1]
+            entries[str(path)] = *identity, sha256_at(path)
+        hashes[path] = entries[str(path)][3]
     if entries != recorded:
         with suppress(OSError):
             store.parent.mkdir(parents=True, exist_ok=True)

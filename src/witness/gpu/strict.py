@@ -1,7 +1,7 @@
 """Models on an AMD GPU through onnxruntime's MIGraphX provider: wholly, or not at all.
 
 The provider's libraries may abort when they are torn down, and they print on stdout: only the child process
-(`gpu.child`) opens a session with it.
+(`gpu.process`) opens a session with it.
 """
 
 from __future__ import annotations
