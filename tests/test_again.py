@@ -12,7 +12,7 @@ from test_edits import edit, names, naming, noting, spelling
 from witness.errors import ConflictError
 from witness.formats import reading
 from witness.schema import Review, Transcript
-from witness.transcript import assemble, edits, previous, rebuild, store, vocabulary
+from witness.transcript import assemble, corrections, edits, previous, rebuild, store, vocabulary
 
 
 def texts(transcript: Transcript) -> list[str]:
@@ -31,7 +31,7 @@ def heard(path, changed: dict[int, str | None], late: float = 0.03) -> Transcrip
         if changed.get(n, "") is not None
     )
     track = replace(track, recognition=replace(track.recognition, words=words))
-    return assemble.redo(replace(found, tracks=(track,)))
+    return corrections.apply(assemble.make_draft(replace(found, tracks=(track,))))
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_a_corrected_transcript_is_shown_without_clustering_it_again(path, monke
     first = naming(path, 0, "Ann")
     edits.save(path, edit(path, first))
     before = edits.show(path)
-    edits._drafts.clear()
+    rebuild._drafts.clear()
 
     def refuse(*_):
         raise AssertionError("the speakers are told apart again")
@@ -154,7 +154,7 @@ def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeyp
         words = [[structs.replace(word, text=" other") for word in own or ()] for own in draft.words]
         return replace(draft, words=tuple(words))
 
-    edits._drafts.clear()
+    rebuild._drafts.clear()
     monkeypatch.setattr(assemble, "make_draft", other)
     monkeypatch.setattr(edits, "__version__", "another")
     edits.save(path, replace(edit(path, first), version=files.sha256(path.read_bytes())))
@@ -162,7 +162,7 @@ def test_a_base_that_the_findings_do_not_make_anymore_is_not_shown(path, monkeyp
     assert shown.steps == ()
     assert shown.base.words == store.read(path).words
     assert shown.base.words[0].text == " other"
-    edits._drafts.clear()
+    rebuild._drafts.clear()
 
 
 @pytest.mark.parametrize("findings", [True, False])

@@ -21,7 +21,7 @@ from witness.options import Options, Runtime
 from witness.recognition.engine_client import RemoteEngine
 from witness.storage import checkpoint as journal_module
 from witness.storage.checkpoint import OLD, Journal
-from witness.transcript import assemble
+from witness.transcript import assemble, corrections
 from witness.work import produce, worker
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
         third = transcribed(talk, model, journal)
     assert third.words == plain.words
     assert third.findings is not None
-    assert assemble.redo(third.findings).words == plain.words
+    assert corrections.apply(assemble.make_draft(third.findings)).words == plain.words
 
 
 @pytest.mark.slow

@@ -150,9 +150,9 @@ def test_notes_and_times_of_paragraphs_survive_what_follows(shelved, findings):
     assert word.start - 0.25 in [round(one.start, 3) for one in after.utterances]
     assert [one.start for one in after.words] == [one.start for one in before.words]
     if findings:
-        again = rebuild.redo(rebuild.read(path), replace(after.asked, speakers=1))
+        again = rebuild.rebuild(rebuild.recounted(rebuild.read(path), replace(after.asked, speakers=1)))
         assert len(reading.noted_passages(again)) == 1
-        machine = rebuild.redo(rebuild.read(path), forget=True)
+        machine = rebuild.rebuild(rebuild.forgotten(rebuild.read(path)))
         assert [one.kind for one in machine.corrections] == ["note"]
 
 

@@ -33,7 +33,7 @@ from witness.options import Part
 from witness.progress import Reporter
 from witness.schema import Source, Turn, Utterance, Word
 from witness.storage import files
-from witness.transcript import assemble, rebuild, store
+from witness.transcript import assemble, corrections, rebuild, store
 from witness.transcript.corrections import group_utterances
 from witness.web import bundle
 
@@ -1159,7 +1159,7 @@ def gaps(case, toned):
     heard = replace(
         toned.findings, tracks=(replace(track, recognition=replace(track.recognition, words=kept)),)
     )
-    found = assemble.redo(heard, toned.asked)
+    found = corrections.apply(assemble.make_draft(heard, toned.asked))
     store.save(found, [("json", case / "toned.json"), ("html", case / "toned.html")])
     return [utterance for utterance in found.utterances if not utterance.words]
 
@@ -1231,7 +1231,7 @@ def test_the_page_shows_what_redo_will_make(read, case, gaps):
         (case / "c.json").write_text(shown["file"])
         given = rebuild.read_corrections(saved, case / "c.json")
         kinds |= {correction.kind for correction in given}
-        found = rebuild.redo(saved, more=given)
+        found = rebuild.rebuild(saved, given)
         names = {one.id: one.name for one in found.speakers}
         said = [[u.speaker, names.get(u.speaker), (u.text or "").strip()] for u in found.utterances]
         assert [part[1:] for part in said] == [part[1:] for part in shown["said"]], given

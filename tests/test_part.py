@@ -27,7 +27,7 @@ from witness.formats.registry import Format
 from witness.options import Channels, PageAudio, Part, Runtime
 from witness.progress import Reporter
 from witness.schema import SAMPLE_RATE, Transcript, Word
-from witness.transcript import assemble, rebuild, store
+from witness.transcript import assemble, corrections, rebuild, store
 from witness.work import folder
 from witness.work.produce import Settings
 
@@ -284,7 +284,7 @@ def test_redo_of_a_part(pair, tmp_path):
     store.save(part, [(Format.JSON, path)])
     before = path.read_bytes()
     saved = rebuild.read(path)
-    again = rebuild.redo(saved)
+    again = rebuild.rebuild(saved)
     with store.opened(path) as there:
         there.write(shape.in_milliseconds(again), saved.link)
     assert json.loads(path.read_bytes()) | {"timing": None} == json.loads(before) | {"timing": None}
@@ -292,14 +292,11 @@ def test_redo_of_a_part(pair, tmp_path):
     speaker = next(word for word in part.words if word.speaker).speaker
     given = rebuild.name_speaker(saved, f"{speaker}=Anna")
     assert all(START <= start < end <= END for start, end in given.speaker)
-    named = rebuild.redo(saved, more=[given])
+    named = rebuild.rebuild(saved, [given])
     assert named.name(speaker) == "Anna"
     word = part.words[2]
-    spelled = assemble.redo(
-        part.findings,
-        part.asked,
-        [replace(given, kind="text", speaker=(), name=None, other=((word.start, word.end),), text="yes")],
-    )
+    text = replace(given, kind="text", speaker=(), name=None, other=((word.start, word.end),), text="yes")
+    spelled = corrections.apply(assemble.make_draft(part.findings, part.asked), [text])
     assert spelled.words[2].text.strip() == "yes"
 
 

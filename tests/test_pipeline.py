@@ -140,8 +140,8 @@ def test_a_fast_run_does_less_says_so_and_does_not_depend_on_threads(diarized):
     assert strict_der([(reference, one.turns, one.audio.duration)]) < 0.12
     assert [json.loads(writers.content(found, "json"))["fast"] for found in (diarized, one)] == [False, True]
     kept = findings.decode(findings.encode(one.findings), "kept")
-    assert assemble.redo(kept).fast
-    assert assemble.redo(kept).turns == one.turns
+    assert corrections.apply(assemble.make_draft(kept)).fast
+    assert corrections.apply(assemble.make_draft(kept)).turns == one.turns
 
 
 def test_a_long_call_has_the_speakers_of_a_short_one(diarized):
@@ -178,13 +178,13 @@ def test_a_set_with_a_plda_goes_through_variational_clustering(diarized, short, 
     assert calls == [1]
     # The vectors of the whole call are known; what is new is what is made of them.
     settings = {"rule": part.findings.rule, "plda": part.findings.plda}
-    found = assemble.redo(replace(diarized.findings, **settings))
+    found = corrections.apply(assemble.make_draft(replace(diarized.findings, **settings)))
     assert calls == [1, 1]
     (count,) = found.counts
     assert (count.found, count.runner_up) == (2, None)
     (reference,) = rttm.parse(CALL.with_suffix(".rttm").read_text()).values()
     assert strict_der([(reference, found.turns, found.audio.duration)]) < 0.10
-    assert assemble.redo(part.findings, Bounds(speakers=3)).counts[0].found == 3
+    assert corrections.apply(assemble.make_draft(part.findings, Bounds(speakers=3))).counts[0].found == 3
 
 
 def test_the_number_of_speakers_comes_with_its_share_of_the_votes(diarized):
@@ -192,7 +192,7 @@ def test_the_number_of_speakers_comes_with_its_share_of_the_votes(diarized):
     assert count.found == len(diarized.speakers) == 2
     assert count.share > 0.8
     assert str(count).startswith(f"2 with {100 * count.share:.0f}% of the votes")
-    (asked,) = assemble.redo(diarized.findings, Bounds(speakers=2)).counts
+    (asked,) = corrections.apply(assemble.make_draft(diarized.findings, Bounds(speakers=2))).counts
     assert (asked.found, asked.runner_up, asked.share) == (2, None, None)
     assert str(asked) == "2"
 

@@ -79,7 +79,7 @@ def test_the_stages_are_the_same_bytes_and_come_back_whole(transcript):
 
 def test_another_number_of_speakers_is_what_a_fresh_run_finds(transcript, path):
     run(path, "--speakers", 3)
-    fresh = assemble.redo(transcript.findings, Bounds(speakers=3))
+    fresh = corrections.apply(assemble.make_draft(transcript.findings, Bounds(speakers=3)))
     assert len(fresh.speakers) == 3
     assert document(path)["turns"] == json.loads(writers.content(fresh, "json"))["turns"]
     assert document(path)["asked"]["speakers"] == 3
@@ -146,7 +146,7 @@ def test_words_are_moved(transcript):
     turns = transcript.turns
     first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
     moved = Correction("move", corrections.anchor("SPEAKER_01", turns), other=((first.start, first.end),))
-    found = assemble.redo(transcript.findings, transcript.asked, [moved])
+    found = corrections.apply(assemble.make_draft(transcript.findings, transcript.asked), [moved])
     changed = [
         (before, after)
         for before, after in zip(transcript.words, found.words, strict=True)
@@ -211,7 +211,7 @@ def test_what_was_said_without_words_by_hand():
 def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
     first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
     new = Correction("new", (), other=((first.start, first.end),))
-    found = assemble.redo(transcript.findings, transcript.asked, [new])
+    found = corrections.apply(assemble.make_draft(transcript.findings, transcript.asked), [new])
     assert [one.id for one in found.speakers] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_02"]
     assert not any("SPEAKER_02" in warning for warning in found.warnings)
     document_ = json.loads(

@@ -26,7 +26,7 @@ from witness.schema import (
 )
 from witness.serve.openai import answers
 from witness.serve.openai.routes import Work
-from witness.transcript import assemble, partial
+from witness.transcript import assemble, corrections, partial
 from witness.transcript.partial import NOT_BEGUN, PartialTrack
 from witness.work import worker
 
@@ -105,7 +105,7 @@ def text(transcript, form="txt", pauses=None) -> bytes:
 def test_what_is_final_is_how_the_transcript_begins(seed, in_turn):
     found = findings(seed)
     who = assemble.diarize(found)
-    complete = assemble.redo(found)
+    complete = corrections.apply(assemble.make_draft(found))
     whole, marked = text(complete), text(complete, pauses=0.3)
     subtitles = text(complete, "srt")
     lengths, cues = [], [b""]
@@ -133,7 +133,7 @@ def test_what_is_final_is_how_the_transcript_begins(seed, in_turn):
 @pytest.mark.parametrize("seed", [1, 3])
 def test_watchers_of_a_job_are_told_every_segment_once(seed):
     found = findings(seed)
-    who, complete = assemble.diarize(found), assemble.redo(found)
+    who, complete = assemble.diarize(found), corrections.apply(assemble.make_draft(found))
     told: list[dict] = []
 
     def said(first, segments):

@@ -15,7 +15,7 @@ from witness.formats import rttm
 from witness.models import catalogue
 from witness.options import Bounds, Layout
 from witness.schema import FRAMES, LOCAL_SPEAKERS, WINDOW_SAMPLES, Findings, Segmentation, Source, Track
-from witness.transcript import assemble
+from witness.transcript import assemble, corrections
 
 pytestmark = pytest.mark.usefixtures("open_models")
 
@@ -148,11 +148,11 @@ def test_auto_takes_a_call_apart_and_says_so(call, sides):
     # The number of speakers is that of the whole call.
     counts = {}
     for wanted in (1, 2, 3, 4):
-        again = assemble.redo(found.findings, Bounds(speakers=wanted))
+        again = corrections.apply(assemble.make_draft(found.findings, Bounds(speakers=wanted)))
         counts[wanted] = len(again.speakers), len({name[:3] for name in (s.id for s in again.speakers)})
     assert counts == {1: (1, 1), 2: (2, 2), 3: (3, 2), 4: (4, 2)}
-    assert len(assemble.redo(found.findings, Bounds(min_speakers=3)).speakers) == 3
-    assert len(assemble.redo(found.findings, Bounds(max_speakers=2)).speakers) == 2
+    assert len(corrections.apply(assemble.make_draft(found.findings, Bounds(min_speakers=3))).speakers) == 3
+    assert len(corrections.apply(assemble.make_draft(found.findings, Bounds(max_speakers=2))).speakers) == 2
 
 
 def test_a_call_is_decoded_once_and_has_the_sides_that_split_gives(call, monkeypatch):

@@ -38,7 +38,7 @@ def path(tmp_path, monkeypatch) -> Path:
     monkeypatch.syspath_prepend(str(FUZZ))
     import documents
 
-    found = assemble.redo(documents.found(), Bounds(speakers=3))
+    found = corrections.apply(assemble.make_draft(documents.found(), Bounds(speakers=3)))
     targets = [(form, tmp_path / f"talk.{form}") for form in (Format.JSON, *TEXTS)]
     store.save(found, targets)
     return tmp_path / "talk.json"
@@ -80,14 +80,14 @@ def test_two_redos_at_once_both_count(path):
 def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monkeypatch):
     seen = edits.show(path).version
     begun, go_on = threading.Event(), threading.Event()
-    whole = assemble.redo
+    whole = assemble.make_draft
 
     def slow(*args, **kwargs):
         begun.set()
         go_on.wait(20)
         return whole(*args, **kwargs)
 
-    monkeypatch.setattr(assemble, "redo", slow)
+    monkeypatch.setattr(assemble, "make_draft", slow)
     results = []
     running = threading.Thread(
         target=lambda: results.append(in_process(path.parent, "redo", path, "--name", "SPEAKER_00=A"))

@@ -37,7 +37,7 @@ from witness.schema import (
     Source,
     Track,
 )
-from witness.transcript import assemble
+from witness.transcript import assemble, corrections
 
 pytestmark = pytest.mark.usefixtures("open_models")
 
@@ -285,7 +285,9 @@ def one_voice(alike: float, spread: float) -> SimpleNamespace:
     )
     # 0.603 is the cosine that is needed.
     cohort = SimpleNamespace(score=lambda one, other: float(one @ other) / 0.603 * voices.THRESHOLD)
-    return SimpleNamespace(chosen=chosen, cohort=cohort, transcribe=lambda _: assemble.redo(findings))
+    return SimpleNamespace(
+        chosen=chosen, cohort=cohort, transcribe=lambda _: corrections.apply(assemble.make_draft(findings))
+    )
 
 
 def test_two_people_who_were_taken_for_one_are_refused_or_doubted(tmp_path, monkeypatch):

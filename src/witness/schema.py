@@ -463,7 +463,7 @@ class Transcript:
     failure: WitnessError | None = None
     """Reason for missing words that the caller asked for; the speakers are complete all the same."""
     findings: Findings | None = field(default=None, repr=False, compare=False)
-    """Results of the models, for `assemble.redo`."""
+    """Results of the models, for `assemble.make_draft`."""
     fast: bool = False
     """As in `Findings`."""
     asked: Bounds = field(default_factory=Bounds)

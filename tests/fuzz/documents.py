@@ -36,6 +36,7 @@ from witness.schema import (
 )
 from witness.storage import files
 from witness.transcript import assemble, store
+from witness.transcript import corrections as correcting
 
 WINDOWS = 60
 NESTED = "[" * 100_000 + "]" * 100_000
@@ -113,7 +114,7 @@ class Papers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.json = folder / "call.json"
-        made = assemble.redo(found())
+        made = correcting.apply(assemble.make_draft(found()))
         store.save(made, [("json", self.json)])
         self.transcript = json.loads(self.json.read_text())
         self.findings = output_paths.beside(self.json)

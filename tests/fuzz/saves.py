@@ -31,7 +31,7 @@ from witness.formats import writers
 from witness.formats.registry import Format
 from witness.options import Bounds
 from witness.storage import files
-from witness.transcript import assemble, edits, store
+from witness.transcript import assemble, corrections, edits, store
 
 WRITERS = ("redo", "desk", "both")
 TEXTS = (Format.TXT, Format.SRT, Format.CSV)
@@ -42,7 +42,7 @@ TOGETHER = 25
 def transcript(folder: Path) -> Path:
     """The JSON of a talk of three people, and what lies beside it."""
     path = folder / "talk.json"
-    found = assemble.redo(documents.found(), Bounds(speakers=len(WRITERS)))
+    found = corrections.apply(assemble.make_draft(documents.found(), Bounds(speakers=len(WRITERS))))
     store.save(found, [(form, store.sibling(path, form)) for form in (Format.JSON, *TEXTS)])
     return path
 

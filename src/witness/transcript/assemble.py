@@ -12,7 +12,6 @@ the first or last words of a sentence hardly ever do.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -135,28 +134,15 @@ class DiarizedRecording:
         return prints
 
 
-def redo(
-    findings: Findings,
-    asked: Bounds = Bounds(),
-    corrected: Sequence[Correction] = (),
-    reporter: Reporter = SILENT,
-) -> Transcript:
-    """Make a transcript of earlier findings, with another number of speakers and corrections.
+def make_draft(
+    findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILENT
+) -> corrections.Draft:
+    """Make a draft of earlier findings, with another number of speakers if `asked`. Raises UsageError.
 
-    No model runs, and no file is read. Raises UsageError if `asked` cannot be satisfied.
+    No model runs, and no file is read.
     """
-    begun, watch = time.perf_counter(), Stopwatch()
-    with watch.stage("clustering"):
-        speakers = diarize(findings, asked, reporter)
-    with watch.stage("merging"):
-        draft = label_words(speakers, [track.recognition for track in findings.tracks], reporter)
-        transcript = corrections.apply(draft, corrected, reporter)
-    return replace(transcript, timing=timing(watch, time.perf_counter() - begun, None))
-
-
-def make_draft(findings: Findings, asked: Bounds = Bounds()) -> corrections.Draft:
-    """Make the draft that `redo` corrects, to correct it many times. Raises UsageError."""
-    return label_words(diarize(findings, asked), [track.recognition for track in findings.tracks])
+    speakers = diarize(findings, asked, reporter)
+    return label_words(speakers, [track.recognition for track in findings.tracks], reporter)
 
 
 def speaker_bounds(asked: Bounds) -> clustering.SpeakerBounds:

@@ -12,8 +12,6 @@ one has replaced that.
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -31,9 +29,8 @@ from witness.formats.json_document import Document
 from witness.options import MOST_SPEAKERS, Bounds
 from witness.schema import Correction, Review, Transcript
 from witness.storage import files, typed_json
-from witness.tracing import Stopwatch
-from witness.transcript import assemble, rebuild, store, vocabulary
 from witness.transcript import corrections as correcting
+from witness.transcript import rebuild, store, vocabulary
 from witness.transcript.store import Written
 
 SCHEMA = "witness-history/1"
@@ -144,14 +141,14 @@ def save(path: Path, edit: Edit) -> Written:
         history = _verified(saved, history or _new_history(saved))
         made = _from_page(saved, edit.corrections)
         history = replace(history, made=made, steps=edit.steps, undone=edit.undone)
-        transcript = _make_base(saved, history, made)
+        transcript = _rebuild(_base(saved, history), made)
         return _write(opened, saved, replace(transcript, review=edit.review or transcript.review), history)
 
 
 def add_corrections(path: Path, version: str, corrections: Mapping[str, Any]) -> Written:
     """Add corrections from a page of any version, which ends the history of steps before them."""
     with _opened(path, version) as (opened, saved, _):
-        return _write(opened, saved, _with_more(saved, _from_page(saved, corrections)))
+        return _write(opened, saved, _rebuild(saved, _from_page(saved, corrections)))
 
 
 def name_speaker(path: Path, version: str, speaker: str, name: str) -> Written:
@@ -159,9 +156,9 @@ def name_speaker(path: Path, version: str, speaker: str, name: str) -> Written:
     with _opened(path, version) as (opened, saved, history):
         made = (rebuild.name_speaker(saved, f"{speaker}={name}"),)
         history = history or _new_history(saved)
-        number = html.speaker_index(_make_base(saved, history), speaker)
+        number = html.speaker_index(_rebuild(_base(saved, history)), speaker)
         if number is None:  # a speaker that a step added
-            return _write(opened, saved, _with_more(saved, made))
+            return _write(opened, saved, _rebuild(saved, made))
         step = ({"kind": "name", "who": number, "name": made[0].name},)
         return _add_steps(opened, saved, history, made, step)
 
@@ -203,8 +200,7 @@ def recount_speakers(
 ) -> Written:
     """Make the transcript with another number of speakers, None: the most likely. Raises UsageError."""
     with _opened(path, version) as (opened, saved, _):
-        transcript = _correct(saved, Bounds(speakers=speakers), saved.corrections, saved.corrected)
-        return _write(opened, saved, transcript)
+        return _write(opened, saved, _rebuild(rebuild.recounted(saved, Bounds(speakers=speakers))))
 
 
 def restore_original(path: Path, version: str) -> Written:
@@ -214,13 +210,13 @@ def restore_original(path: Path, version: str) -> Written:
     """
     with _opened(path, version) as (opened, saved, history):
         machine = _machine_document(saved, history) if saved.lack else None
-        if machine is not None:
-            transcript = store.transcript_of(path, machine)
+        if machine is None:
+            forgotten = rebuild.forgotten(rebuild.recounted(saved, Bounds()))
         else:
-            transcript = _correct(saved, Bounds(), (), False)
-        transcript = replace(transcript, review=Review())
-        notes = rebuild.notes_of(saved.corrections)
-        corrections = tuple(dict.fromkeys((*transcript.corrections, *notes)))
+            forgotten = rebuild.forgotten(_with_document(saved, machine))
+        earlier, notes = () if machine is None else machine.corrections, forgotten.corrections
+        transcript = _rebuild(replace(forgotten, corrections=earlier, corrected=False))
+        corrections = tuple(dict.fromkeys((*earlier, *notes)))
         noted = replace(transcript, corrections=corrections, corrected=bool(notes))
         if history is None or history.base or html.identity(transcript) != history.page:
             return _write(opened, saved, noted)
@@ -296,7 +292,7 @@ def _verified(saved: rebuild.Saved, history: _History) -> _History:
     """Keep the base only if this program version makes it of the findings; else a page would differ."""
     if saved.lack or history.program == __version__:
         return history
-    base = _make_base(saved, history)
+    base = _rebuild(_base(saved, history))
     same = html.identity(base) == history.page
     return replace(
         history, document=json_document.from_transcript(base) if same else None, program=__version__
@@ -307,9 +303,9 @@ def _shown_base(saved: rebuild.Saved, history: _History) -> Transcript | None:
     """Return the base of the steps; None: it can no longer be made."""
     try:
         if history.document is not None and (saved.lack or history.program == __version__):
-            base = rebuild.with_metadata(saved, store.transcript_of(saved.path, history.document))
+            base = _with_document(saved, history.document).transcript
         else:
-            base = _make_base(rebuild.read(saved.path), history)
+            base = _rebuild(_base(rebuild.read(saved.path), history))
     except InputError:
         return None
     return base if html.identity(base) == history.page else None
@@ -333,47 +329,24 @@ def _from_page(saved: rebuild.Saved, corrections: Mapping[str, Any]) -> rebuild.
     return rebuild.parse_corrections(saved, msgspec.json.encode(corrections), "the page's request")
 
 
-def _make_base(saved: rebuild.Saved, history: _History, made: rebuild.Corrections = ()) -> Transcript:
-    """Make the base of the steps, or the result of the steps (`made`)."""
+def _base(saved: rebuild.Saved, history: _History) -> rebuild.Saved:
+    """Return the transcript without the steps; its findings, or without them its document, make it."""
     if saved.lack and history.document is not None:
-        return _amend(saved, history.document, made)
-    corrections = rebuild.combine(replace(saved, corrections=history.base), made)
-    return _correct(saved, saved.asked, corrections, history.corrected or bool(made))
+        saved = _with_document(saved, history.document)
+    return replace(saved, corrections=history.base, corrected=history.corrected)
 
 
-def _with_more(saved: rebuild.Saved, made: rebuild.Corrections) -> Transcript:
-    """Make the transcript with more corrections."""
-    if saved.lack:
-        return _amend(saved, saved.document, made)
-    return _correct(saved, saved.asked, rebuild.combine(saved, made), True)
+def _with_document(saved: rebuild.Saved, other: Document) -> rebuild.Saved:
+    """Return the transcript with an earlier document, but without the fields that no correction changes."""
+    now = saved.document
+    kept = structs.replace(other, audio=now.audio, style=now.style, review=now.review, tags=now.tags)
+    return replace(saved, document=kept)
 
 
-def _amend(saved: rebuild.Saved, base: Document, made: rebuild.Corrections) -> Transcript:
-    transcript = rebuild.amend(saved, base, made) if made else store.transcript_of(saved.path, base)
-    return json_document.in_milliseconds(rebuild.with_metadata(saved, transcript))
-
-
-_drafts: OrderedDict[tuple[str, Bounds], correcting.Draft] = OrderedDict()
-
-
-def _correct(
-    saved: rebuild.Saved, asked: Bounds, corrections: Sequence[Correction], corrected: bool
-) -> Transcript:
-    """Make the transcript with exactly these corrections; `corrected`: a person made some of them.
-
-    Clustering takes most of the time, and happens once for a sequence of edits. Raises UsageError.
-    """
-    begun = time.perf_counter()
-    findings, link = saved.findings, saved.link
-    key = (link["sha256"] if link else "", asked)
-    if key not in _drafts:
-        _drafts[key] = assemble.make_draft(findings, asked)
-        while len(_drafts) > DRAFTS:
-            _drafts.popitem(last=False)
-    _drafts.move_to_end(key)
-    transcript = rebuild.with_metadata(saved, correcting.apply(_drafts[key], corrections))
-    timing = assemble.timing(Stopwatch(), time.perf_counter() - begun, None)
-    return json_document.in_milliseconds(replace(transcript, timing=timing, corrected=corrected))
+def _rebuild(saved: rebuild.Saved, made: rebuild.Corrections = ()) -> Transcript:
+    """Make the transcript with the corrections `made`; without any, a document stays unchanged."""
+    transcript = rebuild.rebuild(saved, made) if made or not saved.lack else saved.transcript
+    return json_document.in_milliseconds(transcript)
 
 
 # --- writing ---
@@ -385,7 +358,7 @@ def _add_steps(
     """Write the transcript with more corrections, as steps that its page can undo."""
     history = _verified(saved, history)
     history = replace(history, made=(*history.made, *made), steps=(*history.steps, *more), undone=())
-    return _write(opened, saved, _with_more(saved, made), history)
+    return _write(opened, saved, _rebuild(saved, made), history)
 
 
 def _write(

@@ -92,7 +92,7 @@ def reapply(before: rebuild.Saved, fresh: Transcript) -> Reapplied:
     """
     earlier = before.transcript
     try:
-        old = before.draft
+        old = before.draft()
     except UsageError:  # that number of speakers is no longer possible
         old = corrections.draft_of(earlier)
     assert fresh.findings is not None  # noqa: S101 - it comes from the models

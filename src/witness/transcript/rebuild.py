@@ -7,8 +7,9 @@ apply to the content of the JSON; only another number of speakers, and voices, n
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,9 @@ from witness.transcript import assemble, corrections, store
 from witness.transcript.corrections import Draft
 
 LIMIT = json_document.MOST_CORRECTIONS
+DRAFTS = 3
+"""Number of drafts in memory: 20 MB for an hour of speech."""
+_drafts: OrderedDict[tuple[str, Bounds], Draft] = OrderedDict()
 Corrections = Annotated[tuple[Correction, ...], Meta(max_length=LIMIT)]
 
 
@@ -69,12 +73,23 @@ class Saved:
         """Name and sha256 of the file with the findings; None: it never had any."""
         return None if self.document.findings is None else structs.asdict(self.document.findings)
 
-    @property
-    def draft(self) -> Draft:
-        """Draft of the findings, or without them of the document. Raises InputError, UsageError."""
+    def draft(self, reporter: Reporter = SILENT) -> Draft:
+        """Return the draft of the findings, or without them of the document.
+
+        Clustering takes most of the time, and happens once for a sequence of edits. Raises UsageError if the
+        number of speakers is impossible, InputError if the document is too old to assign words to utterances.
+        """
         if self.loaded is None:
+            if any(utterance.words is None for utterance in self.document.utterances):
+                raise InputError(self.lack or "")
             return corrections.draft_of(self.transcript)
-        return assemble.make_draft(self.loaded, self.asked)
+        key = (self.link["sha256"] if self.link else "", self.asked)
+        if key not in _drafts:
+            _drafts[key] = assemble.make_draft(self.loaded, self.asked, reporter)
+            while len(_drafts) > DRAFTS:
+                _drafts.popitem(last=False)
+        _drafts.move_to_end(key)
+        return _drafts[key]
 
     def find(self, speaker: str) -> str:
         """Return the id of a speaker given by id or name. Raises UsageError."""
@@ -188,11 +203,6 @@ def merge_speakers(saved: Saved, text: str) -> list[Correction]:
     return [Correction("merge", first, other=saved.anchor(other)) for other in speakers[1:]]
 
 
-def apply_rules(saved: Saved, rules: Sequence[tuple[str, str]]) -> list[Correction]:
-    """Make the corrections of replacement rules."""
-    return corrections.apply_rules(saved.draft.words, rules) if rules else []
-
-
 def read_corrections(saved: Saved, path: Path) -> tuple[Correction, ...]:
     """Read corrections that a page of this recording saved to a file. Raises InputError."""
     content = _read_bytes(path, "give a file of corrections that a Witness page saved")
@@ -228,68 +238,50 @@ def change(path: Path, changes: Changes, reporter: Reporter = SILENT) -> Transcr
     more = [correction for file in changes.saved for correction in read_corrections(before, file)]
     more += [correction for merge in changes.merges for correction in merge_speakers(before, merge)]
     more += [name_speaker(before, name) for name in changes.names]
-    more += apply_rules(before, changes.replaced)
-    return redo(before, changes.asked, more, forget=changes.forget, reporter=reporter)
+    if changes.replaced:
+        more += corrections.apply_rules(before.draft(reporter).words, changes.replaced)
+    if changes.forget or changes.asked != Bounds():
+        before = recounted(before, changes.asked)
+    return rebuild(forgotten(before) if changes.forget else before, more, reporter)
 
 
-def redo(
-    saved: Saved,
-    asked: Bounds = Bounds(),
-    more: Sequence[Correction] = (),
-    *,
-    forget: bool = False,
-    reporter: Reporter = SILENT,
-) -> Transcript:
-    """Make the transcript with `more` corrections, and with another number of speakers if `asked`.
+def recounted(saved: Saved, asked: Bounds) -> Saved:
+    """Return it for another number of speakers. Raises InputError if that needs missing findings."""
+    return replace(saved, loaded=saved.findings, asked=asked)
 
-    `forget` drops the earlier bounds and corrections, except notes. Raises UsageError if `asked` cannot be
-    satisfied, InputError for too many corrections, or if it needs missing findings.
+
+def forgotten(saved: Saved) -> Saved:
+    """Return it without a person's work, except notes, which change no words."""
+    notes = tuple(correction for correction in saved.corrections if correction.kind == "note")
+    document = structs.replace(saved.document, review=Review())
+    return replace(saved, document=document, corrections=notes, corrected=bool(notes))
+
+
+def rebuild(saved: Saved, more: Sequence[Correction] = (), reporter: Reporter = SILENT) -> Transcript:
+    """Make the transcript with its corrections and `more`: of its findings, or without them of its content.
+
+    Raises InputError for too many corrections, and as `Saved.draft`.
     """
-    recount = forget or any(value is not None for value in astuple(asked))
-    if saved.loaded is None and not recount:
-        return amend(saved, saved.document, more, reporter)
-    notes = notes_of(saved.corrections)
-    everything = combine(replace(saved, corrections=notes) if forget else saved, more)
-    transcript = assemble.redo(saved.findings, asked if recount else saved.asked, everything, reporter)
-    corrected = bool(more) or (bool(notes) if forget else saved.corrected)
-    transcript = replace(with_metadata(saved, transcript), corrected=corrected)
-    return replace(transcript, review=Review()) if forget else transcript
-
-
-def amend(
-    saved: Saved, base: Document, more: Sequence[Correction], reporter: Reporter = SILENT
-) -> Transcript:
-    """Apply `more` corrections to `base`, an edition of the transcript, without findings.
-
-    Raises InputError for too many corrections, or a `base` too old to assign words to utterances.
-    """
-    begun = time.perf_counter()
-    if any(utterance.words is None for utterance in base.utterances):
-        raise InputError(saved.lack or "")
-    # An added speaker exists already; repeating other corrections does no harm.
-    fresh = [
-        correction for correction in more if correction.kind != "new" or correction not in base.corrections
-    ]
-    draft = corrections.draft_of(store.transcript_of(saved.path, base))
-    transcript = corrections.apply(draft, fresh, reporter)
+    begun, watch = time.perf_counter(), Stopwatch()
+    from_content = saved.loaded is None
+    combined = combine(saved, more)
+    # Without findings the others are in the words; an added speaker must not be added twice.
+    fresh = [each for each in more if each.kind != "new" or each not in saved.corrections]
+    with watch.stage("clustering"):
+        draft = saved.draft(reporter)
+    with watch.stage("merging"):
+        transcript = corrections.apply(draft, fresh if from_content else combined, reporter)
+    stored = saved.document
     return replace(
         transcript,
-        corrections=combine(replace(saved, corrections=base.corrections), more),
-        corrected=bool(more) or transcript.corrected,
-        timing=assemble.timing(Stopwatch(), time.perf_counter() - begun, None),
+        corrections=combined,
+        corrected=bool(more) or saved.corrected,
+        timing=assemble.timing(Stopwatch() if from_content else watch, time.perf_counter() - begun, None),
+        audio=replace(transcript.audio, path=stored.audio.path),  # the recording may have been moved
+        style=stored.style,
+        review=stored.review,
+        tags=stored.tags,
     )
-
-
-def with_metadata(saved: Saved, transcript: Transcript) -> Transcript:
-    """Copy the fields that only the JSON has, which neither findings nor corrections contain."""
-    stored = saved.document
-    audio = replace(transcript.audio, path=stored.audio.path)  # the recording may have been moved
-    return replace(transcript, audio=audio, style=stored.style, review=stored.review, tags=stored.tags)
-
-
-def notes_of(corrections: Sequence[Correction]) -> tuple[Correction, ...]:
-    """Return the notes, which change no words."""
-    return tuple(correction for correction in corrections if correction.kind == "note")
 
 
 def combine(saved: Saved, more: Sequence[Correction]) -> tuple[Correction, ...]:
