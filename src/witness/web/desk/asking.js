@@ -2,7 +2,7 @@
 /* What the server can do with a transcript beside saving corrections: other formats, another number of speakers, the
    machine's version. */
 import { ask, pick } from "../editor/dialogs.js";
-import { $, toast, wordsOf } from "../editor/dom.js";
+import { $, toast } from "../editor/dom.js";
 import { data, edits, redo } from "../editor/state.js";
 import { askAgain, showDifferences } from "./again.js";
 import { request } from "./request.js";
@@ -20,13 +20,9 @@ async function change(address, body) {
     await settled(); // what was corrected meanwhile is refused, and is for the person to decide
     if (edits.unsaved) showState(); else leave();
   } catch (error) {
-    toast(wordsOf(error));
+    toast(error);
     showState();
   }
-}
-
-function askExport() {
-  openExport({ formats: served.formats, recordings: [{ id: served.id, name: data.title }], ready: settled });
 }
 
 async function askCount() {
@@ -53,7 +49,7 @@ async function askMore() {
   const done = await pick("This transcript", served.lack ?? "", choices);
   if (done === "count") await askCount();
   else if (done === "again") await askAgain();
-  else if (done === "differences") await showDifferences();
+  else if (done === "differences") await showDifferences().catch(toast);
   else if (done === "original") {
     const about = earlier
       ? "All corrections are dropped, those of earlier days too. This cannot be undone. Notes stay."
@@ -64,5 +60,7 @@ async function askMore() {
 }
 
 $("redo").addEventListener("click", redo);
-$("export").addEventListener("click", askExport);
+$("export").addEventListener("click", () => openExport({
+  formats: served.formats, recordings: [{ id: served.id, name: data.title }], ready: settled,
+}));
 $("more").addEventListener("click", askMore);

@@ -1,6 +1,6 @@
 // @ts-check
 /* Recordings and folders that are dropped on the page or chosen. */
-import { $, press, toast, wordsOf } from "../editor/dom.js";
+import { $, press, toast } from "../editor/dom.js";
 import { below, isHidden, recordingsIn } from "./folders.js";
 import { add } from "./jobs.js";
 import { aboutSettings, forNew, openSettings } from "./settings.js";
@@ -9,8 +9,8 @@ const ENDINGS = new Set((document.body.dataset.endings ?? "").split(" "));
 
 /** @param {readonly File[]} files of folders */
 function addFolders(files) {
-  const found = recordingsIn(files, ENDINGS);
-  if (found.length) add(found);
+  const recordings = recordingsIn(files, ENDINGS);
+  if (recordings.length) add(recordings);
   else toast("No recording is among these files.");
 }
 
@@ -26,7 +26,7 @@ press($("with"), () => openSettings({
     const about = aboutSettings(settings);
     $("with").textContent = about ? `With ${about}…` : "With…";
   },
-}).catch((error) => toast(wordsOf(error))));
+}));
 $("files").addEventListener("change", () => { add($("files").files ?? []); $("files").value = ""; });
 $("folder").addEventListener("change", () => {
   addFolders([...$("folder").files ?? []].filter((file) => !isHidden(file.webkitRelativePath)));
@@ -48,13 +48,13 @@ document.addEventListener("dragleave", (event) => {
 });
 document.addEventListener("dragover", (event) => { if (brings(event)) event.preventDefault(); });
 document.addEventListener("drop", async (event) => {
-  const given = event.dataTransfer;
-  if (!given || !brings(event)) return;
+  const dropped = event.dataTransfer;
+  if (!dropped || !brings(event)) return;
   event.preventDefault();
   inside = 0;
   $("drop").hidden = true;
-  const entries = [...given.items].map((one) => one.webkitGetAsEntry?.() ?? null).filter((entry) => entry !== null);
-  const files = [...given.files];
+  const entries = [...dropped.items].map((item) => item.webkitGetAsEntry?.() ?? null).filter((entry) => entry !== null);
+  const files = [...dropped.files];
   if (!entries.some((entry) => entry.isDirectory)) { add(files); return; }
   /** @type {string[]} */
   const unread = [];

@@ -3,7 +3,8 @@
    or of several. What it was asked last it offers again. */
 import { isolated, make, press, toast, wordsOf } from "../editor/dom.js";
 import { keep, kept } from "../editor/storage.js";
-import { request, RequestError } from "./request.js";
+import { labeled, menu, showDialog } from "./forms.js";
+import { fetchAnswer, request } from "./request.js";
 
 /** @typedef {{ word: string, label: string, purpose: string, shows: string }} FormatAbout `shows`: the options it follows */
 /** @typedef {{ id: string, name: string, folder?: string }} Exported */
@@ -53,17 +54,8 @@ export function openExport({ formats, recordings, ready }) {
   const several = recordings.length > 1;
   const ids = new Set(several ? [] : [recordings[0].id]);
 
-  const dialog = make("dialog", "export"), form = make("form"), title = make("h2", "", "Export");
-  form.method = "dialog";
-  title.id = "exporting-title";
-  dialog.setAttribute("aria-labelledby", title.id);
-  const go = button("main", "Export"), cancel = button("flat", "Cancel");
-  const trouble = make("p", "trouble"), shown = make("pre", "preview");
-  trouble.setAttribute("role", "status");
-  shown.tabIndex = 0;
-  shown.dir = "auto";
-  shown.setAttribute("role", "region");
-  shown.setAttribute("aria-label", "Preview");
+  const go = make("button", "main", "Export"), trouble = make("p", "trouble", "", { role: "status" });
+  const shown = make("pre", "preview", "", { tabIndex: 0, dir: "auto", role: "region", ariaLabel: "Preview" });
 
   function update() {
     keep(KEPT, JSON.stringify({ ...chosen, hidden: "" })); // those words are nobody's business
@@ -94,34 +86,23 @@ export function openExport({ formats, recordings, ready }) {
     }, 200);
   }
 
-  /** @type {Map<string, HTMLElement>} */
-  const rows = new Map();
-  const about = make("fieldset");
-  about.append(make("legend", "", "Options"));
-  for (const [name, [label, , choices]] of Object.entries(SELECTS)) {
-    const select = make("select");
-    for (const [value, text] of choices) select.append(new Option(text, value));
-    select.value = chosen[/** @type {"names"} */ (name)];
-    select.addEventListener("change", () => { chosen[/** @type {"names"} */ (name)] = select.value; update(); });
-    rows.set(name, labeled(label, select));
-  }
-  const hidden = make("input");
-  hidden.value = chosen.hidden;
-  hidden.dir = "auto";
+  const rows = new Map(Object.entries(SELECTS).map(([option, [label, , choices]]) => {
+    const name = /** @type {"names"} */ (option), select = menu(choices, chosen[name]);
+    select.addEventListener("change", () => { chosen[name] = select.value; update(); });
+    return [option, labeled(label, select)];
+  }));
+  const hidden = make("input", "", "", { value: chosen.hidden, dir: "auto" });
   hidden.addEventListener("input", () => { chosen.hidden = hidden.value; update(); });
   rows.set("hidden", labeled("Leave out, too: places, names (with commas between them)", hidden));
-  about.append(...rows.values(), checkbox("The sound, as MP3; a tone covers names that are left out", chosen.sound, (on) => {
+  const sound = checkbox("The sound, as MP3; a tone covers names that are left out", chosen.sound, (on) => {
     chosen.sound = on;
     update();
-  }));
-
-  form.append(title);
-  if (several) form.append(choiceOf(recordings, ids, update));
-  form.append(formatList(formats, chosen, update), about, shown, trouble);
-  const row = make("p", "row");
-  row.append(cancel, go);
-  form.append(row);
-  cancel.addEventListener("click", () => dialog.close());
+  });
+  const form = make("form", "", [
+    ...(several ? [choiceOf(recordings, ids, update)] : []), formatList(formats, chosen, update),
+    make("fieldset", "", [make("legend", "", "Options"), ...rows.values(), sound]), shown, trouble,
+    make("p", "row", [make("button", "flat", "Cancel", { dataset: { close: "" } }), go]),
+  ]);
   press(go, async () => {
     go.textContent = "Working…";
     try {
@@ -136,101 +117,57 @@ export function openExport({ formats, recordings, ready }) {
     }
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); go.click(); });
-  dialog.addEventListener("close", () => dialog.remove());
-  dialog.append(form);
-  document.body.append(dialog);
   update();
-  dialog.showModal();
-}
-
-/** @param {string} kind @param {string} text */
-function button(kind, text) {
-  const made = make("button", kind, text);
-  made.type = "button";
-  return made;
-}
-
-/** @param {string} text @param {HTMLElement} field */
-function labeled(text, field) {
-  const label = make("label");
-  label.append(make("span", "", text), field);
-  return label;
+  const dialog = showDialog("Export", form);
 }
 
 /** @param {string} text @param {boolean} on @param {(on: boolean) => void} changed */
 function checkbox(text, on, changed) {
-  const label = make("label", "check"), box = make("input");
-  box.type = "checkbox";
-  box.checked = on;
-  box.addEventListener("change", () => changed(box.checked));
-  const words = make("span", "", text);
-  words.dir = "auto";
-  label.append(box, words);
-  return label;
+  const box = make("input", "", "", { type: "checkbox", checked: on, onchange: () => changed(box.checked) });
+  return make("label", "check", [box, make("span", "", text, { dir: "auto" })]);
 }
 
 /** The formats, by what they are for. @param {readonly FormatAbout[]} formats @param {Chosen} chosen @param {() => void} update */
 function formatList(formats, chosen, update) {
-  const all = make("div", "formats");
-  for (const purpose of new Set(formats.map((one) => one.purpose))) {
-    const group = make("fieldset");
-    group.append(make("legend", "", purpose));
-    for (const one of formats.filter((form) => form.purpose === purpose)) {
-      group.append(checkbox(`${one.word} – ${one.label}`, chosen.formats.includes(one.word), (on) => {
-        chosen.formats = chosen.formats.filter((word) => word !== one.word);
-        if (on) chosen.formats.unshift(one.word); // what was chosen last is what one looks at
-        update();
-      }));
-    }
-    all.append(group);
-  }
-  return all;
+  const boxOf = (/** @type {FormatAbout} */ { word, label }) => checkbox(`${word} – ${label}`, chosen.formats.includes(word), (on) => {
+    chosen.formats = chosen.formats.filter((other) => other !== word);
+    if (on) chosen.formats.unshift(word); // what was chosen last is what one looks at
+    update();
+  });
+  const purposes = [...new Set(formats.map((format) => format.purpose))];
+  return make("div", "formats", purposes.map((purpose) => make("fieldset", "", [
+    make("legend", "", purpose), ...formats.filter((format) => format.purpose === purpose).map(boxOf),
+  ])));
 }
 
 /** @param {readonly Exported[]} recordings @param {Set<string>} ids @param {() => void} update */
 function choiceOf(recordings, ids, update) {
-  const group = make("fieldset");
-  group.append(make("legend", "", "Recordings"));
-  const list = make("div", "of-recordings");
-  const boxes = recordings.map((one) => checkbox([one.folder, one.name].filter(Boolean).join("/"), false, (on) => {
-    if (on) ids.add(one.id); else ids.delete(one.id);
+  const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => { if (on) ids.add(id); else ids.delete(id); };
+  const boxes = recordings.map(({ id, folder, name }) => checkbox([folder, name].filter(Boolean).join("/"), false, (on) => {
+    choose(id, on);
     update();
   }));
-  list.append(...boxes);
-  const filter = make("input");
-  filter.type = "search";
-  filter.placeholder = "Filter by name";
-  filter.setAttribute("aria-label", "Filter by name");
-  const fits = (/** @type {number} */ n) => (boxes[n].textContent ?? "").toLowerCase().includes(filter.value.trim().toLowerCase());
-  filter.addEventListener("input", () => boxes.forEach((box, n) => { box.hidden = !fits(n); }));
+  const filter = make("input", "", "", { type: "search", placeholder: "Filter by name", ariaLabel: "Filter by name" });
+  const fits = (/** @type {HTMLElement} */ box) => (box.textContent ?? "").toLowerCase().includes(filter.value.trim().toLowerCase());
+  filter.addEventListener("input", () => boxes.forEach((box) => { box.hidden = !fits(box); }));
   const every = checkbox("All that are shown", false, (on) => {
     boxes.forEach((box, n) => {
-      if (!fits(n)) return;
+      if (!fits(box)) return;
       const field = box.querySelector("input");
       if (field) field.checked = on;
-      if (on) ids.add(recordings[n].id); else ids.delete(recordings[n].id);
+      choose(recordings[n].id, on);
     });
     update();
   });
-  group.append(filter, every, list);
-  return group;
+  return make("fieldset", "", [make("legend", "", "Recordings"), filter, every, make("div", "of-recordings", boxes)]);
 }
 
 /** Ask for a file, and give it to the person. @param {string} address @param {unknown} body */
 async function fetchFile(address, body) {
-  let answer;
-  try {
-    answer = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  } catch {
-    throw new RequestError("the server does not answer", 0);
-  }
-  if (!answer.ok) {
-    const said = await answer.json().catch(() => ({}));
-    throw new RequestError(said.error?.message ?? `the server answered ${answer.status}`, answer.status);
-  }
-  const a = make("a");
-  a.href = URL.createObjectURL(await answer.blob());
-  a.download = nameIn(answer.headers.get("Content-Disposition") ?? "");
+  const answer = await fetchAnswer(address, body);
+  const a = make("a", "", "", {
+    href: URL.createObjectURL(await answer.blob()), download: nameIn(answer.headers.get("Content-Disposition") ?? ""),
+  });
   a.click();
   setTimeout(() => URL.revokeObjectURL(a.href), 60000);
   toast(`Exported ${isolated(a.download)}`);

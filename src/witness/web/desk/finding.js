@@ -10,14 +10,9 @@ import { make, wordsOf } from "../editor/dom.js";
  * }} Found `called`: the speaker's name, or id
  */
 
-/**
- * Look for a person; `found` is told of each recording as it is found, and `about` of how far the search is.
- * @param {string} name
- * @param {AbortController} stop
- * @param {HTMLElement} about
- * @param {(found: Found) => void} tell
- */
-export async function searchPerson(name, stop, about, tell) {
+/** Look for a person: `show` gets each match, and `about` tells how far the search is.
+    @param {string} name @param {AbortController} stop @param {HTMLElement} about @param {(match: Found) => void} show */
+export async function searchPerson(name, stop, about, show) {
   about.textContent = "Looking…";
   let count = 0;
   try {
@@ -32,11 +27,11 @@ export async function searchPerson(name, stop, about, tell) {
       rest = lines.pop() ?? "";
       for (const line of lines) {
         const { found, seen: searched, total, left } = JSON.parse(line);
-        if (found) { count += 1; tell(found); }
+        if (found) { count += 1; show(found); }
+        if (searched === undefined) continue;
         const missing = left ? ` ${left} could not be searched.` : "";
-        about.textContent = searched === undefined ? about.textContent
-          : searched < total ? `${searched} of ${total} recordings searched, ${count} found`
-            : `${count || "None"} of ${total} ${total === 1 ? "recording" : "recordings"}.${missing}`;
+        about.textContent = searched < total ? `${searched} of ${total} recordings searched, ${count} found`
+          : `${count || "None"} of ${total} ${total === 1 ? "recording" : "recordings"}.${missing}`;
       }
     }
   } catch (error) {
@@ -44,13 +39,8 @@ export async function searchPerson(name, stop, about, tell) {
   }
 }
 
-/** Where somebody is heard, with a link. @param {Found} found */
-export function placeOf(found) {
-  const text = make("span", "name");
-  const open = make("a", "", found.recording);
-  open.href = `/t/${found.id}/${momentAt(1000 * found.start)}`;
-  open.target = "_blank";
-  open.dir = "auto";
-  text.append(open, make("br"), make("span", "quiet", found.likely));
-  return text;
+/** Make a link to a person in a recording. @param {Found} match */
+export function linkTo({ id, recording, start, likely }) {
+  const link = make("a", "", recording, { href: `/t/${id}/${momentAt(1000 * start)}`, target: "_blank", dir: "auto" });
+  return make("span", "name", [link, make("br"), make("span", "quiet", likely)]);
 }

@@ -1,11 +1,9 @@
 // @ts-check
 /* The recordings among the files of folders that are dropped or chosen. */
 
-/**
- * Whether something in a folder that was given is hidden, by its path from there, as "talks/monday/a.wav": its own
- * name, or that of a folder on the way. macOS puts "._a.wav" beside a.wav.
- * @param {string} path
- */
+/** Whether something in a folder that was given is hidden, by its path from there, as "talks/monday/a.wav": its own name, or that
+    of a folder on the way. macOS puts "._a.wav" beside a.wav.
+    @param {string} path */
 export function isHidden(path) {
   return path.split("/").slice(1).some((name) => name.startsWith("."));
 }
@@ -21,13 +19,8 @@ export function recordingsIn(files, endings) {
   return found.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-/**
- * The files of an entry and of all folders below it that are not hidden; `unread` gets the names of what cannot
- * be read.
- * @param {FileSystemEntry} entry
- * @param {string[]} unread
- * @returns {Promise<File[]>}
- */
+/** The files of an entry and of all folders below it that are not hidden; `unread` gets the names of what cannot be read.
+    @param {FileSystemEntry} entry @param {string[]} unread @returns {Promise<File[]>} */
 export async function below(entry, unread) {
   if (isHidden(entry.fullPath.slice(1))) return [];
   /** @type {FileSystemEntry[]} */

@@ -1,8 +1,9 @@
 // @ts-check
 /* Recordings that are on their way or being transcribed: live, as the server tells it. */
-import { $, isolated, make, press, showIn, toast, write } from "../editor/dom.js";
+import { $, button, isolated, make, showIn, toast, write } from "../editor/dom.js";
 import { list } from "./library.js";
 import { aboutJob, isOpen, latest, untilAll } from "./progress.js";
+import { listen } from "./request.js";
 import { jobButton } from "./rows.js";
 import { forNew } from "./settings.js";
 /** @import { Job } from "./progress.js" */
@@ -91,34 +92,22 @@ export function hear(job) {
   later = setTimeout(list, 4000); // the folder is looked at now and then, and read for the search
 }
 
-/** The events of the server, while the page is seen: a browser has few connections for all of its tabs. */
-export const live = { events: /** @type {EventSource | null} */ (null) };
-
-export function listen() {
-  if (document.visibilityState === "hidden") {
-    live.events?.close();
-    live.events = null;
-    return;
-  }
-  if (live.events) return;
-  live.events = new EventSource("/api/events");
-  live.events.addEventListener("open", () => { // all of now is told again
+/** The events of the server. */
+export const live = listen("/api/events", {
+  open() { // all of now is told again
     const before = [...jobs];
     setTimeout(() => {
       for (const [id, job] of before) if (jobs.get(id) === job) jobs.delete(id);
       showJobs();
     }, 1000);
-  });
-  live.events.addEventListener("job", (event) => { hear(JSON.parse(event.data)); showJobs(); });
-}
+  },
+  job(job) { hear(job); showJobs(); },
+});
 
 /* ---------- showing ---------- */
 
-/**
- * What may change in a row.
- * @typedef {{ what: HTMLElement, button: HTMLButtonElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }} Parts
- * @type {WeakMap<HTMLElement, Parts>}
- */
+/** What may change in a row.
+    @type {WeakMap<HTMLElement, { what: HTMLElement, button: HTMLButtonElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }>} */
 const partsOf = new WeakMap();
 
 export function showJobs() {
@@ -151,35 +140,24 @@ function aboutSending(one) {
 
 /** The row of what is being transcribed or sent, without what may change. @param {Job | Sending} one */
 function rowOf(one) {
-  const row = make("li");
-  const title = make("id" in one ? "a" : "span", "name", one.name);
-  title.dir = "auto";
-  if (title instanceof HTMLAnchorElement && "id" in one) {
-    title.href = `/t/${one.id}/`;
-    title.title = "Read and hear it while it is transcribed";
-  }
-  const what = make("span", "what");
-  const button = "id" in one ? jobButton("Cancel", one.id, "cancel", list) : sendingButton(one);
-  const bar = make("progress");
-  bar.max = 1;
-  bar.setAttribute("aria-label", one.name);
-  const said = make("span", "what");
-  said.dir = "auto";
-  const why = make("span", "why");
-  row.append(title, what, button, bar, said, why);
-  partsOf.set(row, { what, button, bar, said, why });
+  const isJob = "id" in one;
+  const title = isJob
+    ? make("a", "name", one.name, { dir: "auto", href: `/t/${one.id}/`, title: "Read and hear it while it is transcribed" })
+    : make("span", "name", one.name, { dir: "auto" });
+  const parts = {
+    what: make("span", "what"), button: isJob ? jobButton("Cancel", one.id, "cancel", list) : sendingButton(one),
+    bar: make("progress", "", "", { max: 1, ariaLabel: one.name }), said: make("span", "what", "", { dir: "auto" }),
+    why: make("span", "why"),
+  };
+  const row = make("li", "", [title, ...Object.values(parts)]);
+  partsOf.set(row, parts);
   return row;
 }
 
 /** @param {Sending} one */
-function sendingButton(one) {
-  const button = make("button", "flat small");
-  button.type = "button";
-  press(button, () => {
-    const { request } = one;
-    drop(one);
-    if (request && request.readyState !== 4) request.abort();
-    showJobs();
-  });
-  return button;
-}
+const sendingButton = (one) => button("flat small", "", () => {
+  const { request } = one;
+  drop(one);
+  if (request && request.readyState !== 4) request.abort();
+  showJobs();
+});

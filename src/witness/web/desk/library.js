@@ -39,19 +39,13 @@ export function showChoices({ folders, tags, states, speakers }) {
 }
 
 /** @param {string} text */
-function option(text) {
-  const one = make("option", "", text);
-  one.value = text;
-  return one;
-}
+const option = (text) => new Option(text, text);
 
 /** @param {HTMLSelectElement} menu @param {string} all @param {string[]} names */
 function options(menu, all, names) {
-  const before = [...menu.options].map((one) => one.value).join("\n");
+  const before = [...menu.options].map(({ value }) => value).join("\n");
   if (before === ["", ...names].join("\n") && menu.options.length) return; // it may be open
-  const first = make("option", "", all);
-  first.value = "";
-  menu.replaceChildren(first, ...names.map(option));
+  menu.replaceChildren(new Option(all, ""), ...names.map(option));
 }
 
 let typed = 0;
@@ -151,12 +145,7 @@ const keyOf = (row) => (typeof row === "number" ? "space" : row.id);
 
 /** @param {Recording | number} row */
 function build(row) {
-  const element = make("tr");
-  if (typeof row === "number") {
-    element.setAttribute("aria-hidden", "true");
-    element.append(make("td"));
-  }
-  return element;
+  return typeof row === "number" ? make("tr", "", [make("td")], { ariaHidden: "true" }) : make("tr");
 }
 
 export function showRows() {
@@ -187,10 +176,8 @@ export function showRows() {
   $("recordings").setAttribute("aria-rowcount", String(1 + shown.total));
   $("recordings").hidden = shown.total === 0;
   for (const button of sorting) {
-    const head = button.parentElement;
-    if (button.dataset.sort === shown.sort) {
-      head?.setAttribute("aria-sort", shown.order === "up" ? "ascending" : "descending");
-    } else head?.removeAttribute("aria-sort");
+    const order = shown.order === "up" ? "ascending" : "descending";
+    if (button.parentElement) button.parentElement.ariaSort = button.dataset.sort === shown.sort ? order : null;
   }
   $("sort").value = shown.sort;
 }
@@ -211,6 +198,6 @@ $("sort").addEventListener("change", () => sortBy($("sort").value, false));
 $("filters").addEventListener("chosen", listAnew);
 $("transcribe").addEventListener("click", async () => {
   hide($("rest"));
-  try { await request("/api/recordings/untranscribed", forNew.settings); } catch (error) { toast(wordsOf(error)); }
+  await request("/api/recordings/untranscribed", forNew.settings).catch(toast);
   setTimeout(list, 1500); // the folder is looked at again meanwhile
 });

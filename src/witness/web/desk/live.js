@@ -1,25 +1,24 @@
 // @ts-check
 /* A recording while it is transcribed: what is final so far, with the sound. Nothing can be changed here; once all is
    there, the transcript is shown in this page's place. What people said reaches the document through textContent only. */
-import "../editor/colors.js";
+import { look } from "../editor/colors.js";
 import { clock, momentAt } from "../editor/clock.js";
-import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../editor/dom.js";
-import { request } from "./request.js";
+import { $, around, composes, hide, make, placeIn, press, showIn } from "../editor/dom.js";
+import { listen } from "./request.js";
+import { requestJob } from "./rows.js";
 import { goOn } from "../editor/storage.js";
 import { aboutJob, isOpen } from "./progress.js";
 /** @import { Job } from "./progress.js" */
 
 /** What one person says, in seconds. @typedef {{ start: number, end: number, speaker: string, text: string }} Segment */
 
-const COLORS = 10; // of the style sheet; after them they are used again, with stripes
 const NEAR = 80; // pixels from the end of the page within which somebody reads the latest
 const LINE = 24; // pixels of a paragraph that are enough to read in it
 const FIVE = 5; // seconds
 const UNKNOWN = "UNKNOWN"; // in place of a speaker who is not known
 const id = location.pathname.split("/")[2];
 const audio = new Audio("sound");
-const slider = /** @type {HTMLInputElement} */ ($("seek")), share = /** @type {HTMLProgressElement} */ ($("share"));
-const act = /** @type {HTMLButtonElement} */ ($("act"));
+const slider = $("seek"), share = $("share"), act = $("act");
 
 /** @type {Segment[]} */
 const said = [];
@@ -45,31 +44,21 @@ function nameOf(speaker) {
 
 /** @param {number} n */
 function article(n) {
-  const element = make("article", "p"), head = make("header"), who = make("span", "who");
-  const time = make("a", "time");
-  time.title = "Play from here";
-  const name = make("span", "name"), chip = make("span", "chip");
-  name.dir = "auto";
-  chip.setAttribute("aria-hidden", "true");
-  who.append(chip, name);
-  head.append(who, time);
-  const text = make("p", "said");
-  text.dir = "auto";
-  element.tabIndex = -1;
-  element.dataset.n = String(n);
-  element.append(head, text);
-  return element;
+  const who = make("span", "who", [make("span", "chip", "", { ariaHidden: "true" }), make("span", "name", "", { dir: "auto" })]);
+  return make("article", "p", [
+    make("header", "", [who, make("a", "time", "", { title: "Play from here" })]), make("p", "said", "", { dir: "auto" }),
+  ], { tabIndex: -1, dataset: { n: String(n) } });
 }
 
 /** @param {HTMLElement} element @param {number} n */
 function fill(element, n) {
   const { start, speaker, text } = said[n], number = numberOf(speaker), name = nameOf(speaker);
-  const [who, time] = /** @type {HTMLElement[]} */ ([...element.children[0].children]);
-  const look = speaker === UNKNOWN ? "nobody" : `c${number % COLORS}${Math.floor(number / COLORS) % 2 ? " striped" : ""}`;
-  element.className = `p ${look}${said[n - 1]?.speaker === speaker ? " more" : ""}${n === now ? " now" : ""}`;
+  const [who, time] = element.children[0].children;
+  const color = look(speaker === UNKNOWN ? -1 : number);
+  element.className = `p ${color}${said[n - 1]?.speaker === speaker ? " more" : ""}${n === now ? " now" : ""}`;
   element.setAttribute("aria-posinset", String(n + 1));
-  element.setAttribute("aria-label", `${name}, ${clock(1000 * start)}`);
-  who.children[0].className = `chip ${look}`;
+  element.ariaLabel = `${name}, ${clock(1000 * start)}`;
+  who.children[0].className = `chip ${color}`;
   who.children[0].textContent = speaker === UNKNOWN ? "–" : name === speaker ? [...name][0].toUpperCase() : String(number + 1);
   who.children[1].textContent = name;
   time.textContent = clock(1000 * start);
@@ -106,7 +95,7 @@ function show(job) {
   ({ state } = job);
   if (state === "done") {
     const moment = place();
-    events?.close();
+    source.close();
     if (!audio.paused) goOn(id);
     history.replaceState(null, "", moment === null ? location.pathname : momentAt(moment));
     location.reload();
@@ -130,37 +119,19 @@ function show(job) {
   $("standing").classList.toggle("trouble", state === "failed");
 }
 
-press(act, async () => {
-  try { await request(`/api/jobs/${id}/${state === "failed" || state === "canceled" ? "retry" : "cancel"}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
-});
+press(act, () => requestJob(id, state === "failed" || state === "canceled" ? "retry" : "cancel"));
 
-let events = /** @type {EventSource | null} */ (null);
-
-/** Hear of it while the page is seen: a browser has few connections for all of its tabs. */
-function listen() {
-  if (document.visibilityState === "hidden") {
-    events?.close();
-    events = null;
-  }
-  if (events || document.visibilityState === "hidden") return;
-  const source = new EventSource("live");
-  events = source;
-  source.addEventListener("said", (event) => {
-    const { first, segments } = JSON.parse(event.data);
-    hear(first, segments);
-  });
-  source.addEventListener("job", (event) => {
-    show(JSON.parse(event.data));
+const source = listen("live", {
+  said: ({ first, segments }) => hear(first, segments),
+  job(job) {
+    show(job);
     document.documentElement.dataset.ready = "yes";
-  });
-  source.addEventListener("error", () => {
-    const ended = source.readyState === EventSource.CLOSED; // a server that was started again asks who this is
+  },
+  error(_, { readyState }) {
+    const ended = readyState === EventSource.CLOSED; // a server that was started again asks who this is
     $("facts").textContent = ended ? "the desk was started again; load this page again and enter its token" : "the server does not answer";
-  });
-}
-
-document.addEventListener("visibilitychange", listen);
-listen();
+  },
+});
 
 /* ---------- the sound ---------- */
 

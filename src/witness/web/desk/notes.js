@@ -12,19 +12,13 @@ let asked = 0, timer = 0;
 
 async function list() {
   asked += 1;
-  const mine = asked;
-  const code = $("code").value;
+  const mine = asked, code = $("code").value;
   const query = new URLSearchParams({ q: $("query").value, code }).toString();
   try {
     const said = await request(`/api/notes?${query}`);
     if (mine !== asked) return;
     $("facts").textContent = said.total === 1 ? "1 note" : `${said.total.toLocaleString("en")} notes`;
-    const options = said.codes.map((/** @type {string} */ one) => {
-      const option = make("option", "", one);
-      option.value = one;
-      return option;
-    });
-    $("code").replaceChildren($("code").options[0], ...options);
+    $("code").replaceChildren($("code").options[0], ...said.codes.map((/** @type {string} */ name) => new Option(name, name)));
     $("code").value = code;
     $("notes").replaceChildren(...said.notes.map(row));
     $("empty").hidden = said.total > 0;
@@ -35,23 +29,13 @@ async function list() {
 }
 
 /** @param {Listed} note */
-function row(note) {
-  const item = make("li");
-  const link = make("a", "", `${note.name}, ${clock(1000 * note.start)}`);
-  link.dir = "auto";
-  link.href = `/t/${note.id}/${momentAt(1000 * note.start)}`;
-  const quote = make("p", "quote");
-  if (note.speaker) quote.append(make("bdi", "quiet", note.speaker), " ");
-  quote.append(make("q", "", note.quote));
-  quote.dir = "auto";
-  item.append(link, quote);
-  for (const code of note.codes) item.append(make("bdi", "code", code));
-  if (note.text) {
-    const text = make("p", "about", note.text);
-    text.dir = "auto";
-    item.append(text);
-  }
-  return item;
+function row({ id, name, start, quote, speaker, text, codes }) {
+  return make("li", "", [
+    make("a", "", `${name}, ${clock(1000 * start)}`, { dir: "auto", href: `/t/${id}/${momentAt(1000 * start)}` }),
+    make("p", "quote", [...(speaker ? [make("bdi", "quiet", speaker), " "] : []), make("q", "", quote)], { dir: "auto" }),
+    ...codes.map((code) => make("bdi", "code", code)),
+    ...(text ? [make("p", "about", text, { dir: "auto" })] : []),
+  ]);
 }
 
 $("query").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(list, PAUSE); });

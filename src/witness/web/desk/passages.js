@@ -1,6 +1,6 @@
 // @ts-check
 /* The search in what was said in all recordings, and the player of what was found. */
-import { $, around, composes, hide, make, placeIn, press, showIn, toast, wordsOf } from "../editor/dom.js";
+import { $, around, button, composes, hide, make, placeIn, showIn, wordsOf } from "../editor/dom.js";
 import { clock, momentAt } from "../editor/clock.js";
 import { request } from "./request.js";
 import { counted } from "./library.js";
@@ -55,22 +55,13 @@ function titleOf({ total, more, recordings, near }) {
 function showNamed(named, total) {
   hide($("named"), !total);
   $("named-title").textContent = `${counted(total, "recording")} of this name`;
-  showIn($("named-list"), named, (one) => one.id, (one) => {
-    const item = make("li");
-    item.append(titled(one));
-    return item;
-  }, () => {});
+  showIn($("named-list"), named, (one) => one.id, (one) => make("li", "", [titled(one)]), () => {});
 }
 
 /** The name of a recording, to open it, and its folder. @param {Named} one @param {string} [at] where in it */
 function titled({ id, name, folder }, at = "") {
-  const whole = make("span", "name");
-  const link = make("a");
-  link.href = `/t/${id}/${at}`;
-  link.append(make("bdi", "", name));
-  whole.append(link);
-  if (folder) whole.append(" ", make("bdi", "folder", folder));
-  return whole;
+  const link = make("a", "", [make("bdi", "", name)], { href: `/t/${id}/${at}` });
+  return make("span", "name", folder ? [link, " ", make("bdi", "folder", folder)] : [link]);
 }
 
 /** @param {readonly Group[]} given */
@@ -80,16 +71,12 @@ export function showGroups(given) {
 
 /** @param {Group} group */
 function groupOf(group) {
-  const item = make("li");
-  const title = make("h3", "recording");
-  title.append(titled(group), make("span", "quiet", ` ${counted(group.total, "passage")}`));
-  const list = make("ol", "passages");
-  list.append(...group.hits.map((hit) => hitOf(group, hit)));
-  item.append(title, list);
+  const list = make("ol", "passages", group.hits.map((hit) => hitOf(group, hit)));
+  const item = make("li", "", [
+    make("h3", "recording", [titled(group), make("span", "quiet", ` ${counted(group.total, "passage")}`)]), list,
+  ]);
   if (group.total > group.hits.length) {
-    const rest = make("button", "flat small", `Show all ${group.total}`);
-    rest.type = "button";
-    press(rest, () => showAll(group, list, rest));
+    const rest = button("flat small", `Show all ${group.total}`, () => showAll(group, list, rest));
     item.append(rest);
   }
   return item;
@@ -97,36 +84,24 @@ function groupOf(group) {
 
 /** Every passage of a recording. @param {Group} group @param {HTMLElement} list @param {HTMLElement} rest */
 async function showAll(group, list, rest) {
-  try {
-    for (let at = group.hits.length; at < group.total; at = list.children.length) {
-      const said = await request(`/api/search?${wanted}&within=${group.id}&offset=${at}&limit=${HITS}`);
-      /** @type {Hit[]} */
-      const hits = said.groups[0]?.hits ?? [];
-      list.append(...hits.map((hit) => hitOf(group, hit)));
-      if (!hits.length) break;
-    }
-    rest.remove();
-    list.querySelectorAll("button")[group.hits.length]?.focus();
-  } catch (error) {
-    toast(wordsOf(error));
+  for (let at = group.hits.length; at < group.total; at = list.children.length) {
+    const said = await request(`/api/search?${wanted}&within=${group.id}&offset=${at}&limit=${HITS}`);
+    /** @type {Hit[]} */
+    const hits = said.groups[0]?.hits ?? [];
+    list.append(...hits.map((hit) => hitOf(group, hit)));
+    if (!hits.length) break;
   }
+  rest.remove();
+  list.querySelectorAll("button")[group.hits.length]?.focus();
 }
 
 /** @param {Named} recording @param {Hit} hit */
 function hitOf(recording, hit) {
-  const item = make("li");
-  const button = make("button", "hit-row");
-  button.type = "button";
-  button.title = "Play";
-  const where = make("span", "where");
-  where.append(make("b", "", clock(1000 * hit.start)), " ", make("bdi", "", hit.speaker));
-  const words = make("span", "words");
-  words.dir = "auto";
-  words.append(...hit.pieces.map((piece, n) => (n % 2 ? make("mark", "", piece) : piece)));
-  button.append(where, words);
-  button.addEventListener("click", () => play(recording, hit, button));
-  item.append(button);
-  return item;
+  const row = make("button", "hit-row", [
+    make("span", "where", [make("b", "", clock(1000 * hit.start)), " ", make("bdi", "", hit.speaker)]),
+    make("span", "words", hit.pieces.map((piece, n) => (n % 2 ? make("mark", "", piece) : piece)), { dir: "auto" }),
+  ], { title: "Play", onclick: () => play(recording, hit, row) });
+  return make("li", "", [row]);
 }
 
 let typed = 0;
@@ -144,10 +119,10 @@ $("more-hits").addEventListener("click", () => search(true));
 export const audio = new Audio();
 let end = Infinity; // where the passage that is played ends
 
-/** @param {Named} recording @param {Hit} hit @param {HTMLElement} button */
-function play({ id, name }, hit, button) {
+/** @param {Named} recording @param {Hit} hit @param {HTMLElement} row */
+function play({ id, name }, hit, row) {
   for (const one of document.querySelectorAll(".hit-row.on")) one.classList.remove("on");
-  button.classList.add("on");
+  row.classList.add("on");
   const source = `/t/${id}/sound`;
   if (audio.getAttribute("src") !== source) audio.src = source;
   audio.currentTime = hit.start;

@@ -2,8 +2,8 @@
 /* Recording in the browser: the microphone, and what a shared tab or screen plays as a second channel. Pieces are sent
    while it records, so that a closed tab costs its last seconds at most; what was left behind is offered again. */
 import { clock } from "../editor/clock.js";
-import { $, make, press, showIn, toast, wordsOf, write } from "../editor/dom.js";
-import { request, RequestError } from "./request.js";
+import { $, button, make, press, showIn, toast, wordsOf, write } from "../editor/dom.js";
+import { request } from "./request.js";
 import { hear, showJobs } from "./jobs.js";
 import { forNew } from "./settings.js";
 
@@ -130,9 +130,7 @@ async function finish() {
   state("Saving what is left…");
   await recorder.stop();
   try {
-    const said = await request(`/api/takes/${recorder.take.id}/finish`, forNew.settings);
-    for (const job of said.jobs) hear(job);
-    showJobs();
+    await transcribe(recorder.take.id);
     $("recording").close();
   } catch (error) {
     state(wordsOf(error));
@@ -140,6 +138,13 @@ async function finish() {
   now = null;
   show();
   offer();
+}
+
+/** Transcribe what was recorded. @param {string} id of the take */
+async function transcribe(id) {
+  const { jobs } = await request(`/api/takes/${id}/finish`, forNew.settings);
+  for (const job of jobs ?? []) hear(job);
+  showJobs();
 }
 
 const usualName = () => `Recording ${new Date().toLocaleString("sv").slice(0, 16).replace(":", ".")}`;
@@ -171,31 +176,17 @@ export async function offer() {
 }
 
 /** @param {Take} take */
-function itemOf(take) {
-  const item = make("li");
-  const name = make("span", "name", take.name);
-  name.dir = "auto";
-  const about = make("span", "what", `until ${new Date(take.changed).toLocaleString()}`);
-  const use = make("button", "flat small"), gone = make("button", "flat small");
-  use.type = gone.type = "button";
-  write(use, "Transcribe", take.name);
-  write(gone, "Discard", take.name);
-  press(use, async () => {
-    try {
-      const said = await request(`/api/takes/${take.id}/finish`, forNew.settings);
-      for (const job of said.jobs ?? []) hear(job);
-      showJobs();
-    } catch (error) {
-      toast(error instanceof RequestError ? error.message : wordsOf(error));
-    }
-    await offer();
+function itemOf({ id, name, changed }) {
+  const use = button("flat small", "", () => transcribe(id).catch(toast).then(offer));
+  const discard = button("flat small", "", () => {
+    if (discard.dataset.sure === undefined) { discard.dataset.sure = ""; write(discard, "Discard it? Press again", name); return; }
+    return request(`/api/takes/${id}/discard`, undefined, "POST").catch(toast).then(offer);
   });
-  press(gone, () => {
-    if (gone.dataset.sure === undefined) { gone.dataset.sure = ""; write(gone, "Discard it? Press again", take.name); return; }
-    return request(`/api/takes/${take.id}/discard`, undefined, "POST").catch((error) => toast(wordsOf(error))).then(offer);
-  });
-  item.append(name, about, use, gone);
-  return item;
+  write(use, "Transcribe", name);
+  write(discard, "Discard", name);
+  return make("li", "", [
+    make("span", "name", name, { dir: "auto" }), make("span", "what", `until ${new Date(changed).toLocaleString()}`), use, discard,
+  ]);
 }
 
 $("record").addEventListener("click", () => {

@@ -10,6 +10,7 @@ import { search } from "./passages.js";
  * @typedef {{ id: string, name: string, version: string, boxes: Map<HTMLInputElement, number> }} Found by recording
  */
 
+const ABOUT = $("replacing-about").textContent;
 const MOST = 200; // recordings that are looked at in one go
 
 /** @type {Found[]} */
@@ -58,27 +59,16 @@ async function look() {
 /** A recording with its places. @param {{ id: string, name: string }} group @param {string} version
     @param {readonly Occurrence[]} places */
 function shown({ id, name }, version, places) {
-  const item = make("li"), title = make("h3"), list = make("ol");
-  title.append(make("bdi", "", name));
   /** @type {Found["boxes"]} */
   const boxes = new Map();
-  for (const one of places) {
-    const box = make("input");
-    box.type = "checkbox";
-    box.checked = true;
-    boxes.set(box, one.place);
-    const text = make("span");
-    text.dir = "auto";
-    text.append(`${one.before} `, make("del", "", one.old), " ", make("ins", "", one.new), ` ${one.after}`);
-    const label = make("label");
-    label.append(box, text);
-    const row = make("li");
-    row.append(label);
-    list.append(row);
-  }
-  item.append(title, list);
+  const rows = places.map(({ place, before, old, new: fresh, after }) => {
+    const box = make("input", "", "", { type: "checkbox", checked: true });
+    boxes.set(box, place);
+    const text = [`${before} `, make("del", "", old), " ", make("ins", "", fresh), ` ${after}`];
+    return make("li", "", [make("label", "", [box, make("span", "", text, { dir: "auto" })])]);
+  });
   found.push({ id, name, version, boxes });
-  return item;
+  return make("li", "", [make("h3", "", [make("bdi", "", name)]), make("ol", "", rows)]);
 }
 
 /** Write what is chosen, one recording after the other; what is refused stays in the list, with the reason. */
@@ -108,8 +98,7 @@ async function write() {
 $("replace").addEventListener("click", () => {
   const query = $("query").value.trim();
   if (!/["*~]|\b(OR|NOT)\b/.test(query)) $("heard").value = query;
-  $("replacing-about").textContent = "Capitals make no difference, signs around the words stay. Each is a correction that its "
-    + "transcript can undo.";
+  $("replacing-about").textContent = ABOUT;
   $("replacing-list").replaceChildren();
   hide($("replace-all"));
   $("replacing").showModal();
@@ -118,4 +107,3 @@ $("replace").addEventListener("click", () => {
 $("replacing-form").addEventListener("submit", (event) => { event.preventDefault(); look(); });
 $("replacing-list").addEventListener("change", showCount);
 press($("replace-all"), write);
-$("replacing").querySelector("[data-close]")?.addEventListener("click", () => $("replacing").close());

@@ -2,7 +2,7 @@
 /* The row of a recording. What people said, their names and those of files reach the document through textContent
    only. */
 import { clock, span } from "../editor/clock.js";
-import { make, press, toast, wordsOf } from "../editor/dom.js";
+import { button, make, toast } from "../editor/dom.js";
 import { request } from "./request.js";
 
 /**
@@ -16,13 +16,13 @@ import { request } from "./request.js";
 /** Row -> what it was filled with. @type {WeakMap<HTMLElement, string>} */
 const filled = new WeakMap();
 
-/** Write into a row what is known of the recording now. @param {HTMLElement} row @param {Recording} one
+/** Write into a row what is known of the recording now. @param {HTMLElement} row @param {Recording} recording
     @param {() => unknown} changed */
-export function fillRow(row, one, changed) {
-  const said = JSON.stringify(one);
-  if (filled.get(row) === said) return;
-  filled.set(row, said);
-  cellsOf(one, changed).forEach((cell, n) => {
+export function fillRow(row, recording, changed) {
+  const content = JSON.stringify(recording);
+  if (filled.get(row) === content) return;
+  filled.set(row, content);
+  cellsOf(recording, changed).forEach((cell, n) => {
     const before = row.children[n];
     if (!before) row.append(cell);
     else if (!before.isEqualNode(cell)) before.replaceWith(cell); // the others may be pressed, or have the focus
@@ -34,64 +34,40 @@ const SHORT = 80; // characters of a line that needs nothing to open
 
 /** Why something failed: one line, with the rest to open. @param {string} why */
 function reason(why) {
-  const short = why.split(/; |\n/)[0];
   if (why.length <= SHORT) return make("span", "why", why);
-  const details = make("details", "why"), line = make("summary", "", short.length > SHORT ? `${short.slice(0, SHORT)}…` : short);
-  details.append(line, make("p", "", why));
-  return details;
+  const short = why.split(/; |\n/)[0];
+  return make("details", "why", [
+    make("summary", "", short.length > SHORT ? `${short.slice(0, SHORT)}…` : short), make("p", "", why),
+  ]);
 }
 
-/** @param {Recording} one @param {() => unknown} changed */
-function cellsOf(one, changed) {
-  const name = make("td", "text name");
-  const undone = one.state === "failed" || one.state === "canceled";
-  const there = one.seconds !== null && !undone;
-  const title = make(there ? "a" : "span", "", one.name);
-  title.dir = "auto";
-  if (title instanceof HTMLAnchorElement) title.href = `/t/${one.id}/`;
-  name.append(title);
-  if (one.folder) {
-    const folder = make("span", "folder", one.folder);
-    folder.dir = "auto";
-    name.append(folder);
-  }
-  if (one.tags?.length) {
-    const tags = make("span", "tags");
-    one.tags.forEach((tag) => tags.append(make("bdi", "label", tag), " "));
-    name.append(tags);
-  }
-  const people = make("td", "text speakers");
-  one.speakers.slice(0, MOST_NAMED).forEach((called, n) => people.append(n ? ", " : "", make("bdi", "", called)));
-  if (one.speakers.length > MOST_NAMED) people.append(` and ${one.speakers.length - MOST_NAMED} more`);
-  const state = make("td", "text state");
-  state.append(make("span", `tag ${one.state}`, one.state));
-  if (one.state === "in progress" && one.until) state.append(make("span", "why", `up to ${clock(1000 * one.until)}`));
-  if (one.why) state.append(reason(one.why));
-  if (one.not_again) {
-    state.append(reason(`Could not be transcribed again: ${one.not_again}`), jobButton("Try again", one.id, "retry", changed),
-      jobButton("Dismiss", one.id, "dismiss", changed));
-  }
-  if (undone) state.append(jobButton("Try again", one.id, "retry", changed));
-  const more = make("td", "more");
-  if (one.state !== "working" && one.state !== "waiting") {
-    const button = make("button", "flat small", "⋯");
-    button.type = "button";
-    button.title = "Name, folder, tags, trash";
-    button.setAttribute("aria-label", `Change ${one.name}`);
-    button.dataset.change = one.id;
-    more.append(button);
-  }
-  return [name, make("td", "length", one.seconds === null ? "" : span(1000 * one.seconds)), people,
-    make("td", "date", one.date ? new Date(one.date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), state, more];
+/** @param {Recording} recording @param {() => unknown} changed */
+function cellsOf({ id, name, folder, seconds, speakers, date, state, until, why, not_again: notAgain, tags }, changed) {
+  const undone = state === "failed" || state === "canceled";
+  const title = seconds === null || undone ? make("span", "", name, { dir: "auto" }) : make("a", "", name, { dir: "auto", href: `/t/${id}/` });
+  const named = make("td", "text name", [title]);
+  if (folder) named.append(make("span", "folder", folder, { dir: "auto" }));
+  if (tags?.length) named.append(make("span", "tags", tags.flatMap((tag) => [make("bdi", "label", tag), " "])));
+  const people = make("td", "text speakers", speakers.slice(0, MOST_NAMED).flatMap((speaker, n) => [n ? ", " : "", make("bdi", "", speaker)]));
+  if (speakers.length > MOST_NAMED) people.append(` and ${speakers.length - MOST_NAMED} more`);
+  const status = make("td", "text state", [make("span", `tag ${state}`, state)]);
+  if (state === "in progress" && until) status.append(make("span", "why", `up to ${clock(1000 * until)}`));
+  if (why) status.append(reason(why));
+  if (notAgain) status.append(reason(`Could not be transcribed again: ${notAgain}`));
+  if (notAgain || undone) status.append(jobButton("Try again", id, "retry", changed));
+  if (notAgain) status.append(jobButton("Dismiss", id, "dismiss", changed));
+  const more = make("td", "more", state === "working" || state === "waiting" ? [] : [make("button", "flat small", "⋯", {
+    title: "Name, folder, tags, trash", ariaLabel: `Change ${name}`, dataset: { change: id },
+  })]);
+  return [named, make("td", "length", seconds === null ? "" : span(1000 * seconds)), people,
+    make("td", "date", date ? new Date(date).toLocaleDateString(undefined, { dateStyle: "medium" }) : ""), status, more];
 }
 
-/** @param {string} text @param {string} id @param {"retry" | "cancel" | "dismiss"} action @param {() => unknown} changed */
-export function jobButton(text, id, action, changed) {
-  const button = make("button", "flat small", text);
-  button.type = "button";
-  press(button, async () => {
-    try { await request(`/api/jobs/${id}/${action}`, undefined, "POST"); } catch (error) { toast(wordsOf(error)); }
-    changed();
-  });
-  return button;
-}
+/** @typedef {"retry" | "cancel" | "dismiss"} JobAction */
+
+/** Do something with a job. @param {string} id @param {JobAction} action */
+export const requestJob = (id, action) => request(`/api/jobs/${id}/${action}`, undefined, "POST");
+
+/** @param {string} text @param {string} id @param {JobAction} action @param {() => unknown} changed */
+export const jobButton = (text, id, action, changed) => (
+  button("flat small", text, () => requestJob(id, action).catch(toast).then(changed)));

@@ -10,7 +10,7 @@ import { corrections, download } from "../editor/editing.js";
 import { alike, joined, twice } from "../editor/edits.js";
 import { choose, chosenWords } from "../editor/selection.js";
 import { isCalm } from "../editor/sound.js";
-import { request, RequestError } from "./request.js";
+import { listen, request, RequestError } from "./request.js";
 /** @import { Step } from "../editor/corrections.js" */
 /** @import { Review } from "../editor/edits.js" */
 /** @import { Kept } from "../editor/state.js" */
@@ -20,13 +20,9 @@ const PAUSE = 700; // ms after the last step until it is saved
 const MOST_SENT = 3; // of those without an answer that are remembered
 const AGAIN = 4000; // ms until a server that did not answer is asked again
 
-/**
- * What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `working`: whether it is being transcribed again, `notAgain`: why that failed, `lack`: why its speakers cannot be counted or heard again.
- * @type {{
- *   id: string, working: boolean, notAgain: string | null, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[],
- *   refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, replaced: boolean, foreign: string | null, history: string, corrected: boolean, asked: number | null,
- * }}
- */
+/** What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `working`:
+    whether it is being transcribed again, `notAgain`: why that failed, `lack`: why its speakers cannot be counted or heard again.
+    @type {{ id: string, working: boolean, notAgain: string | null, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[], refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, replaced: boolean, foreign: string | null, history: string, corrected: boolean, asked: number | null, }} */
 export const served = /** @type {any} */ (data.served);
 export const seen = { version: served.version };
 
@@ -214,7 +210,7 @@ async function decide() {
     }
     leave();
   } catch (error) {
-    toast(wordsOf(error));
+    toast(error);
   }
 }
 
@@ -250,27 +246,12 @@ export async function settled() {
 
 /** The version that the server told of last. */
 let heard = "";
-let events = /** @type {EventSource | null} */ (null);
 
-/** Hear of what others save as they do, while the page is seen: a browser has few connections for all of its tabs. */
-function listen() {
-  if (document.visibilityState === "hidden") {
-    events?.close();
-    events = null;
-  } else if (!events) {
-    events = new EventSource("events");
-    events.addEventListener("version", (event) => {
-      heard = JSON.parse(event.data).version;
-      if (heard !== seen.version) catchUp();
-    });
-  }
-}
-
-listen();
-document.addEventListener("visibilitychange", () => {
-  if (document.visibilityState === "hidden") send(); else catchUp();
-  listen();
-});
+listen("events", { version({ version }) {
+  heard = version;
+  if (heard !== seen.version) catchUp();
+} });
+document.addEventListener("visibilitychange", () => { if (document.visibilityState === "hidden") send(); else catchUp(); });
 window.addEventListener("focus", catchUp);
 window.addEventListener("online", () => { if (edits.unsaved) send(); });
 window.addEventListener("pagehide", () => { if (edits.unsaved) send(); });

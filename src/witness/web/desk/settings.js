@@ -1,6 +1,7 @@
 // @ts-check
 /* With what a recording is transcribed: language, model, speakers, channels, vocabulary. */
-import { make, press, wordsOf } from "../editor/dom.js";
+import { make, wordsOf } from "../editor/dom.js";
+import { labeled, menu, showDialog } from "./forms.js";
 import { request } from "./request.js";
 
 /**
@@ -13,52 +14,25 @@ export const forNew = { settings: /** @type {Settings} */ ({}) };
 
 const CHANNELS = [["", "as at the desk"], ["auto", "split the sides of a call"], ["mix", "mix them"], ["split", "each for itself"]];
 
-/** @param {string} text @param {HTMLElement} field */
-function labeled(text, field) {
-  const label = make("label");
-  label.append(make("span", "", text), field);
-  return label;
-}
-
-/** @param {readonly string[][]} choices @param {string} value */
-function selectOf(choices, value) {
-  const select = make("select");
-  for (const [word, text] of choices) select.append(new Option(text, word));
-  select.value = value;
-  return select;
-}
-
-/**
- * Ask for settings, and do something with them; what that raises is shown, and asked again.
- * @param {{ title: string, about: string, go: string, before: Settings, done: (settings: Settings) => Promise<unknown> | void }} wanted
- */
+/** Ask for settings, and do something with them; what that raises is shown, and asked again.
+    @param {{ title: string, about: string, go: string, before: Settings, done: (settings: Settings) => Promise<unknown> | void }} question */
 export async function openSettings({ title, about, go, before, done }) {
-  const said = await request("/api/choices");
-  const dialog = make("dialog", "export"), form = make("form"), head = make("h2", "", title);
-  head.id = "settings-title";
-  dialog.setAttribute("aria-labelledby", head.id);
-  const names = Object.entries(/** @type {Record<string, string>} */ (said.languages)).sort((a, b) => (a[1] < b[1] ? -1 : 1));
-  const language = selectOf([["", "as at the desk"], ["any", "whichever is heard"], ...names], before.language ?? "");
-  const model = selectOf([["", "as at the desk"], ...said.models.map((/** @type {any} */ one) => [one.name,
+  const choices = await request("/api/choices");
+  const languages = Object.entries(/** @type {Record<string, string>} */ (choices.languages)).sort((a, b) => (a[1] < b[1] ? -1 : 1));
+  const language = menu([["", "as at the desk"], ["any", "whichever is heard"], ...languages], before.language ?? "");
+  const model = menu([["", "as at the desk"], ...choices.models.map((/** @type {any} */ one) => [one.name,
     `${one.name}${one.english ? " (English only)" : ""}${one.here ? "" : `, ${one.megabytes} MB to fetch`}`])], before.whisper ?? "");
-  const speakers = make("input");
-  speakers.type = "number";
-  speakers.min = "1";
-  speakers.max = "10000";
-  speakers.placeholder = "as many as there seem to be";
-  speakers.value = String(before.speakers ?? "");
-  const channels = selectOf(CHANNELS, before.channels ?? "");
-  const terms = make("textarea");
-  terms.rows = 4;
-  terms.dir = "auto";
-  terms.value = (before.vocabulary ?? []).join("\n");
-  const trouble = make("p", "trouble"), row = make("p", "row"), cancel = make("button", "flat", "Cancel"), yes = make("button", "main", go);
-  trouble.setAttribute("role", "alert");
-  cancel.type = "button";
-  cancel.addEventListener("click", () => dialog.close());
-  row.append(cancel, yes);
-  form.append(head, make("p", "quiet", about), labeled("Language", language), labeled("Model", model),
-    labeled("Number of speakers", speakers), labeled("Channels", channels), labeled("Names and terms, one a line", terms), trouble, row);
+  const speakers = make("input", "", "", {
+    type: "number", min: "1", max: "10000", placeholder: "as many as there seem to be", value: String(before.speakers ?? ""),
+  });
+  const channels = menu(CHANNELS, before.channels ?? "");
+  const terms = make("textarea", "", "", { rows: 4, dir: "auto", value: (before.vocabulary ?? []).join("\n") });
+  const trouble = make("p", "trouble", "", { role: "alert" });
+  const form = make("form", "", [
+    make("p", "quiet", about), labeled("Language", language), labeled("Model", model), labeled("Number of speakers", speakers),
+    labeled("Channels", channels), labeled("Names and terms, one a line", terms), trouble,
+    make("p", "row", [make("button", "flat", "Cancel", { dataset: { close: "" } }), make("button", "main", go, { type: "submit" })]),
+  ]);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const vocabulary = terms.value.split("\n").map((term) => term.trim()).filter(Boolean);
@@ -75,22 +49,10 @@ export async function openSettings({ title, about, go, before, done }) {
       trouble.textContent = wordsOf(error);
     }
   });
-  dialog.addEventListener("close", () => dialog.remove());
-  dialog.append(form);
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = showDialog(title, form);
 }
 
 /** In a few words. @param {Settings} settings */
-export function aboutSettings(settings) {
-  const { language, whisper, speakers, channels, vocabulary } = settings;
+export function aboutSettings({ language, whisper, speakers, channels, vocabulary }) {
   return [language, whisper, speakers && `${speakers} speakers`, channels, vocabulary && `${vocabulary.length} terms`].filter(Boolean).join(", ");
-}
-
-/** A button that does something once it is pressed. @param {string} text @param {() => unknown} does */
-export function small(text, does) {
-  const button = make("button", "flat small", text);
-  button.type = "button";
-  press(button, does);
-  return button;
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /* What becomes of a recording: another name, folder or tags, the trash, and back. */
-import { $, around, make, press, toast, wordsOf } from "../editor/dom.js";
+import { $, around, button, make, press, toast, wordsOf } from "../editor/dom.js";
 import { request } from "./request.js";
 import { counted, list, shown } from "./library.js";
 /** @import { Recording } from "./rows.js" */
@@ -65,46 +65,29 @@ press($("throw"), async () => {
 let thrown = [];
 
 async function showTrash() {
-  try {
-    ({ trash: thrown } = await request("/api/trash"));
-  } catch (error) {
-    toast(wordsOf(error));
-    return;
-  }
+  ({ trash: thrown } = await request("/api/trash"));
   $("trash-about").textContent = thrown.length ? counted(thrown.length, "recording") : "Nothing is in the trash.";
   $("empty-trash").hidden = !thrown.length;
   $("empty-trash").textContent = "Delete all for good…";
   delete $("empty-trash").dataset.sure;
-  $("thrown").replaceChildren(...thrown.map((one) => {
-    const item = make("li"), name = make("span", "name"), button = make("button", "flat small", "Put back");
-    name.append(make("bdi", "", one.name), " ", make("bdi", "folder", one.folder));
-    button.type = "button";
-    button.setAttribute("aria-label", `Put back ${one.name}`);
-    press(button, async () => {
-      try { await request(`/api/trash/${one.id}/restore`, {}); } catch (error) { toast(wordsOf(error)); }
+  $("thrown").replaceChildren(...thrown.map(({ id, name, folder }) => make("li", "", [
+    make("span", "name", [make("bdi", "", name), " ", make("bdi", "folder", folder)]),
+    button("flat small", "Put back", async () => {
+      await request(`/api/trash/${id}/restore`, {}).catch(toast);
       await showTrash();
       list();
-    });
-    item.append(name, button);
-    return item;
-  }));
+    }, { ariaLabel: `Put back ${name}` }),
+  ])));
 }
 
-$("trash").addEventListener("click", async () => { await showTrash(); $("trashed").showModal(); });
+press($("trash"), async () => { await showTrash(); $("trashed").showModal(); });
 press($("empty-trash"), async () => {
-  const button = $("empty-trash");
-  if (!button.dataset.sure) {
-    button.dataset.sure = "yes";
-    button.textContent = `Delete ${counted(thrown.length, "recording")} for good: yes`;
+  const { dataset } = $("empty-trash");
+  if (!dataset.sure) {
+    dataset.sure = "yes";
+    $("empty-trash").textContent = `Delete ${counted(thrown.length, "recording")} for good: yes`;
     return;
   }
-  try {
-    await request("/api/trash/empty", { ids: thrown.map((one) => one.id) });
-  } catch (error) {
-    toast(wordsOf(error));
-  }
+  await request("/api/trash/empty", { ids: thrown.map(({ id }) => id) }).catch(toast);
   await showTrash();
 });
-for (const name of /** @type {const} */ (["shelf", "trashed"])) {
-  $(name).querySelector("[data-close]")?.addEventListener("click", () => $(name).close());
-}

@@ -88,10 +88,8 @@ function within(range, said) {
   return part;
 }
 
-/**
- * Take out what is selected and leave: the caret is where it was. Returns the field with the caret, and what was done.
- * @param {(fields: number[][], before: string, after: string) => Over} over
- */
+/** Take out what is selected and leave: the caret is where it was. Returns the field with the caret, and what was done.
+    @param {(fields: number[][], before: string, after: string) => Over} over */
 export function takeOut(over) {
   const now = chosen();
   leave();

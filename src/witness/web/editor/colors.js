@@ -1,5 +1,5 @@
 // @ts-check
-/* Light and dark colors. */
+/* Light and dark colors, and those of speakers. */
 import { $ } from "./dom.js";
 import { keep, kept } from "./storage.js";
 
@@ -23,3 +23,11 @@ $("colors").addEventListener("change", () => {
   setColors($("colors").value);
   keep(CHOSEN, $("colors").value || null);
 });
+
+export const COLORS = 10; // of speakers in the style sheet; after them they are used again, with stripes
+
+/** @param {number} who */
+export const isStriped = (who) => Math.floor(who / COLORS) % 2 === 1;
+
+/** The classes of a speaker's color. @param {number} who */
+export const look = (who) => (who < 0 ? "nobody" : `c${who % COLORS}${isStriped(who) ? " striped" : ""}`);

@@ -38,10 +38,7 @@ document.addEventListener("copy", (event) => {
   event.preventDefault();
 });
 
-/**
- * @param {string} text
- * @param {string} what is said of it
- */
+/** @param {string} text @param {string} what is said of it */
 async function copy(text, what) {
   clipping = text;
   let done = document.execCommand("copy"); // needs no permission, even from a file

@@ -31,11 +31,8 @@ export function checkText(text) {
   return bad ? `No more than ${LONGEST_TEXT} characters, and no line breaks.` : null;
 }
 
-/**
- * The number of speakers, with those who were merged and those whom these corrections add.
- * @param {Prepared} transcript
- * @param {readonly Correction[]} made
- */
+/** The number of speakers, with those who were merged and those whom these corrections add.
+    @param {Prepared} transcript @param {readonly Correction[]} made */
 export function countAll({ data }, made) {
   return data.speakers.length + made.filter((one) => one.kind === "new").length;
 }
@@ -45,13 +42,9 @@ export function isWhole(n, end) {
   return Number.isInteger(n) && Number(n) >= 0 && Number(n) < end;
 }
 
-/**
- * Whether these are steps of this page: other files may write what the browser keeps for this one, and other
- * programs what the desk keeps.
- * @param {Prepared} transcript
- * @param {any} list
- * @returns {list is Step[]}
- */
+/** Whether these are steps of this page: other files may write what the browser keeps for this one, and other programs what the
+    desk keeps.
+    @param {Prepared} transcript @param {any} list @returns {list is Step[]} */
 export function areSteps({ data, gapWord }, list) {
   let count = data.speakers.length;
   const isCorrection = (/** @type {any} */ made) => {
@@ -78,11 +71,7 @@ export function areSteps({ data, gapWord }, list) {
   }
 }
 
-/**
- * What a speaker is recognized by later: the longest turns, in order, in seconds.
- * @param {Turns} turns
- * @param {number} who
- */
+/** What a speaker is recognized by later: the longest turns, in order, in seconds. @param {Turns} turns @param {number} who */
 function anchor(turns, who) {
   const own = turns.speaker.map((_, turn) => turn).filter((turn) => turns.speaker[turn] === who);
   own.sort((a, b) => turns.end[b] - turns.start[b] - (turns.end[a] - turns.start[a]) || a - b);
@@ -90,12 +79,9 @@ function anchor(turns, who) {
     .map((turn) => [turns.start[turn] / 1000, turns.end[turn] / 1000]);
 }
 
-/**
- * What these steps come to, as `witness redo --corrections` reads it.
- * @param {Prepared} transcript
- * @param {Turns} turns with those of the speakers whom the steps add
- * @param {readonly Step[]} steps
- */
+/** What these steps come to, as `witness redo --corrections` reads it.
+    @param {Prepared} transcript @param {Turns} turns with those of the speakers whom the steps add
+    @param {readonly Step[]} steps */
 export function asDocument({ data, silent }, turns, steps) {
   const seconds = (/** @type {Pieces} */ pieces) => pieces.map(([a, b]) => [a / 1000, b / 1000]);
   const ofSpeaker = ["name", "merge", "move"];

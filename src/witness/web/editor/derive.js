@@ -8,21 +8,15 @@ import { JOINED, SPLIT, UNSUPPORTED, wordsIn, above } from "./transcript.js";
 
 /** @typedef {ReturnType<typeof derive>} Derived */
 
-/**
- * Follow the merges of a speaker.
- * @param {ArrayLike<number>} same speaker -> the speaker it was merged with, or itself
- * @param {number} who
- */
+/** Follow the merges of a speaker.
+    @param {ArrayLike<number>} same speaker -> the speaker it was merged with, or itself @param {number} who */
 export function last(same, who) {
   let found = who;
   while (same[found] !== found) found = same[found];
   return found;
 }
 
-/**
- * @param {Prepared} transcript
- * @param {readonly Step[]} steps
- */
+/** @param {Prepared} transcript @param {readonly Step[]} steps */
 export function derive(transcript, steps) {
   const { data, words, gapWord } = transcript;
   const made = steps.flat();
@@ -107,12 +101,8 @@ export function derive(transcript, steps) {
   return { turns, same, names, owner, texts, heard, touched, filled, speakers, paragraphs, notes, noted, ...reading };
 }
 
-/**
- * Move the starts and ends of paragraphs that a person corrected.
- * @param {Paragraph[]} paragraphs
- * @param {readonly Correction[]} made
- * @param {(pieces: Pieces) => number[]} said
- */
+/** Move the starts and ends of paragraphs that a person corrected.
+    @param {Paragraph[]} paragraphs @param {readonly Correction[]} made @param {(pieces: Pieces) => number[]} said */
 function retime(paragraphs, made, said) {
   if (!made.some(({ kind }) => kind === "start" || kind === "end")) return;
   for (const kind of /** @type {const} */ (["start", "end"])) {
@@ -146,15 +136,9 @@ function notesOf(made, said) {
   return [...latest.values()].sort((a, b) => a.pieces[0][0] - b.pieces[0][0]);
 }
 
-/**
- * Add a missing speaker to the turns: they talk during their words, and the earlier speaker of these does not.
- * @param {Prepared} transcript
- * @param {Turns} turns
- * @param {readonly number[]} owner of each word, before
- * @param {readonly number[]} mine the words, of one track
- * @param {number} who
- * @returns {Turns}
- */
+/** Add a missing speaker to the turns: they talk during their words, and the earlier speaker of these does not.
+    @param {Prepared} transcript @param {Turns} turns @param {readonly number[]} owner of each word, before
+    @param {readonly number[]} mine the words, of one track @param {number} who @returns {Turns} */
 function withSpeaker({ data, words, placeInTrack }, turns, owner, mine, who) {
   /** @type {number[][]} */
   const runs = [];
@@ -176,11 +160,8 @@ function withSpeaker({ data, words, placeInTrack }, turns, owner, mine, who) {
   return { start: left.map((turn) => turn[0]), end: left.map((turn) => turn[1]), speaker: left.map((turn) => turn[2]) };
 }
 
-/**
- * The remaining speakers, with their speaking time in ms and their share of it.
- * @param {Turns} turns
- * @param {readonly number[]} same
- */
+/** The remaining speakers, with their speaking time in ms and their share of it.
+    @param {Turns} turns @param {readonly number[]} same */
 function shares(turns, same) {
   /** @type {Map<number, number>} */
   const spoken = new Map();
@@ -209,11 +190,8 @@ function shares(turns, same) {
  *   `block`: the first block
  */
 
-/**
- * Group words into paragraphs. A phrase stays together; after it, speech in another track ends the paragraph.
- * @param {Prepared} transcript
- * @param {Said} said
- */
+/** Group words into paragraphs. A phrase stays together; after it, speech in another track ends the paragraph.
+    @param {Prepared} transcript @param {Said} said */
 export function group(transcript, said) {
   const { data, words } = transcript;
   const { texts, owner, heard } = said;
@@ -251,11 +229,7 @@ export function group(transcript, said) {
   return [...spoken, ...quiet(transcript, said)].sort((a, b) => a.start - b.start || a.end - b.end);
 }
 
-/**
- * Paragraphs of speech without words.
- * @param {Prepared} transcript
- * @param {Said} said
- */
+/** Paragraphs of speech without words. @param {Prepared} transcript @param {Said} said */
 function quiet(transcript, said) {
   const { data, silent } = transcript;
   const breath = data.listened ? data.grouping.breath : 2; // without a recognizer there are no gaps between words
@@ -280,24 +254,13 @@ function quiet(transcript, said) {
   return found;
 }
 
-/**
- * True for a recognized or filled-in word.
- * @param {Prepared} transcript
- * @param {Said} said
- * @param {number} w
- */
+/** True for a recognized or filled-in word. @param {Prepared} transcript @param {Said} said @param {number} w */
 function isWord({ words }, said, w) {
   return words.gap[w] < 0 || said.filled.has(words.gap[w]);
 }
 
-/**
- * True if a word begins between two stretches without words of a track.
- * @param {Prepared} transcript
- * @param {Said} said
- * @param {number} from
- * @param {number} to
- * @param {number} track
- */
+/** True if a word begins between two stretches without words of a track.
+    @param {Prepared} transcript @param {Said} said @param {number} from @param {number} to @param {number} track */
 function wordWithin(transcript, said, from, to, track) {
   const { words } = transcript;
   for (let w = above(words.start, from - 1); w < said.texts.length && words.start[w] <= to; w += 1) {
@@ -306,22 +269,15 @@ function wordWithin(transcript, said, from, to, track) {
   return false;
 }
 
-/**
- * @param {Grouping} grouping
- * @param {string} text
- */
+/** @param {Grouping} grouping @param {string} text */
 function endsSentence({ closing, ends }, text) {
   let end = text.length;
   while (end > 0 && closing.includes(text[end - 1])) end -= 1;
   return end > 0 && ends.includes(text[end - 1]);
 }
 
-/**
- * Divide the words of one speaker into parts of readable length.
- * @param {Prepared} transcript
- * @param {Said} said
- * @param {readonly number[]} chosen words
- */
+/** Divide the words of one speaker into parts of readable length.
+    @param {Prepared} transcript @param {Said} said @param {readonly number[]} chosen words */
 function parts({ data, words }, said, chosen) {
   const { shortest, longest } = data.grouping;
   const found = [];
@@ -351,10 +307,7 @@ const BLOCK = 240; // words of a long paragraph that are a block
 
 /** @typedef {{ number: number, paragraph: Paragraph, from: number, to: number }} Block a part of a paragraph's words */
 
-/**
- * @param {Paragraph[]} paragraphs
- * @param {number} count of all words
- */
+/** @param {Paragraph[]} paragraphs @param {number} count of all words */
 export function inReadingOrder(paragraphs, count) {
   /** @type {number[]} */
   const order = []; // the words in reading order
@@ -381,15 +334,11 @@ export function inReadingOrder(paragraphs, count) {
 
 const SHORTEST = 100; // ms
 
-/**
- * The least and the most, in ms: paragraphs stay in their order, and what one person says does not run into what they say
- * before or after. Where it does already, it stays possible.
- * @param {{ start: number, end: number }} part of the recording
- * @param {readonly Pick<Paragraph, "start" | "end" | "who">[]} paragraphs in order
- * @param {number} n which one
- * @param {"start" | "end"} kind
- * @returns {[number, number]}
- */
+/** The least and the most, in ms: paragraphs stay in their order, and what one person says does not run into what they say before
+    or after. Where it does already, it stays possible.
+    @param {{ start: number, end: number }} part of the recording
+    @param {readonly Pick<Paragraph, "start" | "end" | "who">[]} paragraphs in order @param {number} n which one
+    @param {"start" | "end"} kind @returns {[number, number]} */
 export function bounds(part, paragraphs, n, kind) {
   const { start, end, who } = paragraphs[n];
   const theirs = (/** @type {{ who: number }} */ one) => who >= 0 && one.who === who;

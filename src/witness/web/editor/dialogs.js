@@ -1,7 +1,7 @@
 // @ts-check
 /* Dialogs. An answer counts at once, so that the next key finds it done. The event `close` comes a moment later, and
    where the dialog is open again by then, for the next question, it is not about that one. */
-import { $, make, placeIn, press } from "./dom.js";
+import { $, button, make, placeIn } from "./dom.js";
 import { chip } from "./names.js";
 import { focusing } from "./text.js";
 
@@ -17,21 +17,14 @@ export function pick(title, about, choices) {
   const dialog = $("choose"), list = $("choices");
   $("choose-title").textContent = title;
   $("choose-about").textContent = about;
-  list.replaceChildren();
   return new Promise((done) => {
-    choices.forEach((choice, n) => {
-      const button = make("button", "choice");
-      button.type = "button";
-      const label = make("span", "name", choice.label);
-      label.dir = "auto";
-      if (choice.who !== undefined) button.append(chip(choice.who));
-      button.append(label);
-      if (n < 9) button.append(make("kbd", "", String(n + 1)));
-      press(button, () => { dialog.close(); done(choice.value); });
-      const item = make("li");
-      item.append(button);
-      list.append(item);
-    });
+    list.replaceChildren(...choices.map(({ value, label, who }, n) => {
+      const choice = button("choice", "", () => { dialog.close(); done(value); });
+      if (who !== undefined) choice.append(chip(who));
+      choice.append(make("span", "name", label, { dir: "auto" }));
+      if (n < 9) choice.append(make("kbd", "", String(n + 1)));
+      return make("li", "", [choice]);
+    }));
     dialog.onkeydown = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return; // which with a number is another tab of the browser
       const buttons = list.querySelectorAll("button");
@@ -48,14 +41,9 @@ export function pick(title, about, choices) {
   });
 }
 
-/**
- * Let somebody write. `accept` takes the answer and returns what is wrong with it, or null.
- * @param {string} title
- * @param {string} label
- * @param {string} value
- * @param {(text: string) => string | null} accept
- * @returns {Promise<void>}
- */
+/** Let somebody write. `accept` takes the answer and returns what is wrong with it, or null.
+    @param {string} title @param {string} label @param {string} value @param {(text: string) => string | null} accept
+    @returns {Promise<void>} */
 export function ask(title, label, value, accept) {
   const dialog = $("ask"), answer = $("answer"), form = $("ask-form");
   $("ask-title").textContent = title;
@@ -80,7 +68,6 @@ export function ask(title, label, value, accept) {
 }
 
 for (const dialog of document.querySelectorAll("dialog")) {
-  dialog.querySelector("[data-close]")?.addEventListener("click", () => dialog.close());
   // Beside the dialog: not at its edge, and not where a text that is selected inside ends.
   const beside = (/** @type {MouseEvent} */ { clientX, clientY }) => {
     const box = dialog.getBoundingClientRect();

@@ -3,26 +3,15 @@
 
 /**
  * The elements that are more than an HTMLElement, by their ids.
- * @typedef {{
- *   query: HTMLInputElement, by: HTMLInputElement, answer: HTMLInputElement, speaker: HTMLInputElement,
- *   doubts: HTMLInputElement, files: HTMLInputElement, folder: HTMLInputElement,
- *   rate: HTMLSelectElement, back: HTMLSelectElement, colors: HTMLSelectElement,
- *   timeline: HTMLCanvasElement, open: HTMLAnchorElement, project: HTMLAnchorElement, code: HTMLSelectElement,
- *   choose: HTMLDialogElement, ask: HTMLDialogElement, keys: HTMLDialogElement, voices: HTMLDialogElement, "own-keys": HTMLDialogElement,
- *   noting: HTMLDialogElement, "note-text": HTMLTextAreaElement, "note-codes": HTMLInputElement,
- *   undo: HTMLButtonElement, redo: HTMLButtonElement, save: HTMLButtonElement, next: HTMLButtonElement,
- *   previous: HTMLButtonElement, replace: HTMLButtonElement, "replace-all": HTMLButtonElement,
- *   wider: HTMLButtonElement, look: HTMLButtonElement, heard: HTMLInputElement, written: HTMLInputElement,
- *   replacing: HTMLDialogElement, "replacing-form": HTMLFormElement, export: HTMLButtonElement,
- *   "people-list": HTMLButtonElement, recording: HTMLDialogElement,
- *   "recording-name": HTMLInputElement, "recording-shared": HTMLInputElement,
- *   "recording-begin": HTMLButtonElement, "recording-end": HTMLButtonElement,
- *   shelf: HTMLDialogElement, trashed: HTMLDialogElement, "shelf-form": HTMLFormElement, "new-name": HTMLInputElement,
- *   "new-folder": HTMLInputElement, "new-tags": HTMLInputElement, throw: HTMLButtonElement, "empty-trash": HTMLButtonElement,
- *   filters: HTMLFormElement, "by-name": HTMLInputElement, "by-folder": HTMLSelectElement, "by-state": HTMLSelectElement,
- *   "by-tag": HTMLSelectElement, "by-speaker": HTMLSelectElement, since: HTMLInputElement, till: HTMLInputElement,
- *   "all-again": HTMLButtonElement, with: HTMLButtonElement, sort: HTMLSelectElement,
- * }} Known
+ * @typedef {Record<"answer" | "by" | "by-name" | "doubts" | "files" | "folder" | "heard" | "new-folder" | "new-name" | "new-tags"
+ *     | "note-codes" | "query" | "recording-name" | "recording-shared" | "seek" | "since" | "speaker" | "till" | "written", HTMLInputElement>
+ *   & Record<"back" | "by-folder" | "by-speaker" | "by-state" | "by-tag" | "code" | "colors" | "rate" | "sort", HTMLSelectElement>
+ *   & Record<"act" | "all-again" | "empty-trash" | "export" | "look" | "next" | "people-list" | "previous" | "recording-begin"
+ *     | "recording-end" | "redo" | "replace" | "replace-all" | "save" | "throw" | "trash" | "undo" | "wider" | "with", HTMLButtonElement>
+ *   & Record<"ask" | "choose" | "keys" | "noting" | "own-keys" | "recording" | "replacing" | "shelf" | "trashed" | "voices",
+ *     HTMLDialogElement>
+ *   & Record<"filters" | "replacing-form" | "shelf-form", HTMLFormElement> & Record<"open" | "project", HTMLAnchorElement>
+ *   & { "note-text": HTMLTextAreaElement, share: HTMLProgressElement, timeline: HTMLCanvasElement }} Known
  */
 
 /**
@@ -34,24 +23,33 @@
 export const $ = (id) => /** @type {any} */ (document.getElementById(id));
 
 /**
+ * Make an element; a button with the type "button", which sends no form.
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {string} [className]
- * @param {string} [text]
+ * @param {string | readonly (Node | string)[]} [content]
+ * @param {Partial<HTMLElementTagNameMap[Tag]>} [properties]
+ * @returns {HTMLElementTagNameMap[Tag]}
  */
-export function make(tag, className, text) {
-  const element = document.createElement(tag);
+export function make(tag, className = "", content = [], properties = {}) {
+  const element = document.createElement(tag), { dataset, ...others } = properties;
+  if (element instanceof HTMLButtonElement) element.type = "button";
   if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
+  if (content) element.append(...[content].flat());
+  Object.assign(element.dataset, dataset);
+  return Object.assign(element, others);
+}
+
+/** Make a button that does something at a click.
+    @param {string} className @param {string} text @param {() => unknown} act @param {Partial<HTMLButtonElement>} [properties] */
+export function button(className, text, act, properties) {
+  const element = make("button", className, text, properties);
+  press(element, act);
   return element;
 }
 
-/**
- * The element around what an event is about, or itself, that the selector names.
- * @param {Event} event
- * @param {string} selector
- * @returns {HTMLElement | null}
- */
+/** The element around what an event is about, or itself, that the selector names.
+    @param {Event} event @param {string} selector @returns {HTMLElement | null} */
 export function around(event, selector) {
   return event.target instanceof Element ? event.target.closest(selector) : null;
 }
@@ -62,22 +60,20 @@ export const placeIn = (list, element) => (element ? [...list].indexOf(element) 
 /** A name within a sentence, which keeps its direction to itself: U+2068 and U+2069 are what <bdi> is. @param {string} name */
 export const isolated = (name) => `\u2068${name}\u2069`;
 
+/** What went wrong, in words. @param {unknown} error */
+export const wordsOf = (error) => (error instanceof Error ? error.message : String(error));
+
 let toasted = 0;
 
-/** @param {string} text */
+/** Tell the person something for a moment, also what went wrong. @param {unknown} text */
 export function toast(text) {
-  $("toast").textContent = text;
+  $("toast").textContent = wordsOf(text);
   clearTimeout(toasted);
   toasted = setTimeout(() => { $("toast").textContent = ""; }, 6000);
 }
 
-/** What went wrong, in words. @param {unknown} error */
-export const wordsOf = (error) => (error instanceof Error ? error.message : String(error));
-
-/**
- * Whether a key belongs to a word that is being composed, as in Japanese. Safari tells of the last one by its code.
- * @param {KeyboardEvent} event
- */
+/** Whether a key belongs to a word that is being composed, as in Japanese. Safari tells of the last one by its code.
+    @param {KeyboardEvent} event */
 export const composes = (event) => event.isComposing || event.keyCode === 229;
 
 /** @type {WeakMap<Element, unknown>} */
@@ -120,53 +116,42 @@ export function focusMain() {
   document.querySelector("main")?.focus({ preventScroll: true });
 }
 
-/**
- * Take the focus from what is about to be hidden or disabled: else whoever uses the keyboard begins again at the top.
- * @param {HTMLElement} element
- */
+/** Take the focus from what is about to be hidden or disabled: else whoever uses the keyboard begins again at the top.
+    @param {HTMLElement} element */
 export function leaveFocus(element) {
   if (element.contains(document.activeElement)) focusMain();
 }
 
-/**
- * @param {HTMLButtonElement} button
- * @param {boolean} can
- */
-export function enable(button, can) {
-  if (!can) leaveFocus(button);
-  button.disabled = !can;
+/** @param {HTMLButtonElement} element @param {boolean} can */
+export function enable(element, can) {
+  if (!can) leaveFocus(element);
+  element.disabled = !can;
 }
 
-/**
- * @param {HTMLElement} element
- * @param {boolean} [hidden]
- */
+/** @param {HTMLElement} element @param {boolean} [hidden] */
 export function hide(element, hidden = true) {
   if (hidden) leaveFocus(element);
   element.hidden = hidden;
 }
 
-/**
- * Do something at a click on a button, once at a time: by the second click of two, something else may be under the
- * mouse. Meanwhile it is not `disabled`, which would drop the focus.
- * @param {HTMLButtonElement} button
- * @param {() => unknown} act
- */
-export function press(button, act) {
-  button.addEventListener("click", async (event) => {
-    if (button.ariaDisabled || event.detail > 1) return;
-    button.ariaDisabled = "true";
-    try { await act(); } finally { button.ariaDisabled = null; }
+/** Do something at a click on a button, once at a time: by the second click of two, something else may be under the mouse.
+    Meanwhile it is not `disabled`, which would drop the focus. An error is shown.
+    @param {HTMLButtonElement} element @param {() => unknown} act */
+export function press(element, act) {
+  element.addEventListener("click", async (event) => {
+    if (element.ariaDisabled || event.detail > 1) return;
+    element.ariaDisabled = "true";
+    try { await act(); } catch (error) { toast(error); } finally { element.ariaDisabled = null; }
   });
 }
 
-/**
- * Write on a button what it does, and for whoever does not see where it is, to what.
- * @param {HTMLButtonElement} button @param {string} text @param {string} what
- */
-export function write(button, text, what) {
-  button.textContent = text;
-  button.setAttribute("aria-label", `${text}: ${what}`);
+document.addEventListener("click", (event) => around(event, "[data-close]")?.closest("dialog")?.close());
+
+/** Write on a button what it does, and for whoever does not see where it is, to what.
+    @param {HTMLButtonElement} element @param {string} text @param {string} what */
+export function write(element, text, what) {
+  element.textContent = text;
+  element.ariaLabel = `${text}: ${what}`;
 }
 
 /** Choose a part of the text, or put the caret there. @param {Range} range */

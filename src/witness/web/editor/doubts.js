@@ -9,43 +9,27 @@ import { above } from "./transcript.js";
 export const LEVELS = [["off", 0], ["few", 50], ["many", 80]];
 const UNSURE = 60; // percent; below it a word is marked
 
-/**
- * Whether a word is marked at a level. One that a person has rewritten is not doubtful any more.
- * @param {Pick<Derived, "texts">} page
- * @param {Prepared["words"]} words
- * @param {number} w
- * @param {number} level
- */
+/** Whether a word is marked at a level. One that a person has rewritten is not doubtful any more.
+    @param {Pick<Derived, "texts">} page @param {Prepared["words"]} words @param {number} w @param {number} level */
 export function isDoubtful(page, words, w, level) {
   const told = words.probability[w];
   return told >= 0 && told < LEVELS[level][1] && page.texts[w] === words.text[w];
 }
 
-/**
- * Whether it is not sure who said a word, and nobody has corrected it.
- * @param {Pick<Derived, "touched">} page
- * @param {Prepared["words"]} words
- * @param {number} w
- */
+/** Whether it is not sure who said a word, and nobody has corrected it.
+    @param {Pick<Derived, "touched">} page @param {Prepared["words"]} words @param {number} w */
 export function isUnsure(page, words, w) {
   return words.sure[w] >= 0 && words.sure[w] < UNSURE && !page.touched.has(w);
 }
 
-/**
- * The places of doubtful words in reading order.
- * @param {Pick<Derived, "texts" | "order">} page
- * @param {Prepared["words"]} words
- * @param {number} level
- */
+/** The places of doubtful words in reading order.
+    @param {Pick<Derived, "texts" | "order">} page @param {Prepared["words"]} words @param {number} level */
 export function doubtfulPlaces(page, words, level) {
   return page.order.map((_, at) => at).filter((at) => isDoubtful(page, words, page.order[at], level));
 }
 
-/**
- * The places in reading order where words begin of which it is not sure who said them, several in a row counting once.
- * @param {Pick<Derived, "touched" | "order" | "paragraphOf">} page
- * @param {Prepared["words"]} words
- */
+/** The places in reading order where words begin of which it is not sure who said them, several in a row counting once.
+    @param {Pick<Derived, "touched" | "order" | "paragraphOf">} page @param {Prepared["words"]} words */
 export function unsurePlaces(page, words) {
   const { order, paragraphOf } = page;
   const unsure = order.map((w) => isUnsure(page, words, w));
@@ -53,13 +37,9 @@ export function unsurePlaces(page, words) {
     && !(at > 0 && unsure[at - 1] && paragraphOf[order[at - 1]] === paragraphOf[order[at]]));
 }
 
-/**
- * The first of some places after another one, or with -1 the last one before it; from the end it goes on at the
- * beginning. -1: there is none.
- * @param {readonly number[]} places rising
- * @param {number} after a place, or between two
- * @param {number} by
- */
+/** The first of some places after another one, or with -1 the last one before it; from the end it goes on at the beginning. -1:
+    there is none.
+    @param {readonly number[]} places rising @param {number} after a place, or between two @param {number} by */
 export function nextPlace(places, after, by) {
   if (!places.length) return -1;
   const next = above(places, after); // places[next] is the first one after it
@@ -71,15 +51,11 @@ export function nextPlace(places, after, by) {
     (docs/decisions/2026-11-24-typist.md). */
 const REACTION = 600, DOUBT = 600;
 
-/**
- * The word that somebody means who stops the sound because of one: that whose end is nearest to when they must have heard it.
- * -1: there are no words.
- * @param {Pick<Derived, "texts" | "order">} page
- * @param {Prepared["words"]} words
- * @param {number} ms where the sound is
- * @param {boolean} playing whether it ran until now; if it stands still, it is about what was said last
- * @param {number} level of doubt
- */
+/** The word that somebody means who stops the sound because of one: that whose end is nearest to when they must have heard it.
+    -1: there are no words.
+    @param {Pick<Derived, "texts" | "order">} page @param {Prepared["words"]} words @param {number} ms where the sound is
+    @param {boolean} playing whether it ran until now; if it stands still, it is about what was said last
+    @param {number} level of doubt */
 export function justHeard(page, words, ms, playing, level) {
   let found = -1, least = Infinity;
   for (const w of page.order) {

@@ -56,10 +56,9 @@ function place() {
     element.hidden = x === null && element !== document.activeElement;
     element.style.left = `${$("timeline").offsetLeft + (x ?? 0)}px`;
     element.style.height = `${$("timeline").clientHeight}px`;
-    element.setAttribute("aria-label", `${kind === "start" ? "Start" : "End"} of what ${speakerOf(paragraph)} says`);
-    const values = { min: least, max: most, now: at };
-    for (const [name, ms] of Object.entries(values)) element.setAttribute(`aria-value${name}`, (ms / 1000).toFixed(2));
-    element.setAttribute("aria-valuetext", exact(at));
+    element.ariaLabel = `${kind === "start" ? "Start" : "End"} of what ${speakerOf(paragraph)} says`;
+    for (const [name, ms] of Object.entries({ min: least, max: most, now: at })) element.setAttribute(`aria-value${name}`, (ms / 1000).toFixed(2));
+    element.ariaValueText = exact(at);
   }
 }
 whenDrawn(place);
@@ -106,12 +105,10 @@ function done() {
 
 /** @param {Kind} kind */
 function handle(kind) {
-  const element = make("div", `edge ${kind}`);
-  element.tabIndex = 0;
-  element.hidden = true;
-  element.setAttribute("role", "slider");
-  element.setAttribute("aria-orientation", "horizontal");
-  element.setAttribute("aria-label", `${kind === "start" ? "Start" : "End"} of the paragraph`);
+  const element = make("div", `edge ${kind}`, "", {
+    tabIndex: 0, hidden: true, role: "slider", ariaOrientation: "horizontal",
+    ariaLabel: `${kind === "start" ? "Start" : "End"} of the paragraph`,
+  });
   element.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     keepMoved();

@@ -49,11 +49,7 @@ function speakerChoice(who) {
   return { value: who, who, label: nameOf(who) };
 }
 
-/**
- * Name a speaker. Returns what is wrong with the name, or null.
- * @param {number} who
- * @param {string} text
- */
+/** Name a speaker. Returns what is wrong with the name, or null. @param {number} who @param {string} text */
 export function rename(who, text) {
   const name = checkName(text);
   if (name === null) return BAD_NAME;
@@ -83,10 +79,7 @@ export async function askMerge(who) {
   take(...made);
 }
 
-/**
- * @param {number[]} list
- * @param {string} title
- */
+/** @param {number[]} list @param {string} title */
 export async function askMove(list, title) {
   if (refused()) return;
   if (!list.length) { toast("There are no words to give to another speaker."); return; }
@@ -97,12 +90,8 @@ export async function askMove(list, title) {
   if (who !== null) await move(list, who);
 }
 
-/**
- * Give words to a speaker, maybe a new one, together with what was done to them before.
- * @param {number[]} list
- * @param {number} who
- * @param {Correction[]} before
- */
+/** Give words to a speaker, maybe a new one, together with what was done to them before.
+    @param {number[]} list @param {number} who @param {Correction[]} before */
 async function move(list, who, ...before) {
   const pieces = piecesOf(transcript, list);
   if (who !== NEW) take(...before, { kind: "move", who, pieces });

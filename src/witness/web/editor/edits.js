@@ -55,12 +55,8 @@ export class Edits {
     return Boolean(step);
   }
 
-  /**
-   * Have these steps instead, of which `base` are saved.
-   * @param {Step[]} steps
-   * @param {Step[]} [undone]
-   * @param {Step[]} [base]
-   */
+  /** Have these steps instead, of which `base` are saved.
+      @param {Step[]} steps @param {Step[]} [undone] @param {Step[]} [base] */
   adopt(steps, undone = [], base = steps) {
     Object.assign(this, { steps, undone, base: base.slice(), sent: [] });
   }
@@ -71,11 +67,7 @@ export class Edits {
     this.reviewed = review;
   }
 
-  /**
-   * These are saved now; meanwhile others may have been taken and undone.
-   * @param {Step[]} sent
-   * @param {Review} [review]
-   */
+  /** These are saved now; meanwhile others may have been taken and undone. @param {Step[]} sent @param {Review} [review] */
   arrived(sent, review = this.review) {
     this.base = sent;
     this.sent = [];
@@ -90,12 +82,8 @@ function common(one, other) {
   return count;
 }
 
-/**
- * The steps of two pages of one transcript: what either has undone is gone, and mine come after theirs.
- * @param {Prepared} transcript
- * @param {Step[]} theirs
- * @param {Mine} mine
- */
+/** The steps of two pages of one transcript: what either has undone is gone, and mine come after theirs.
+    @param {Prepared} transcript @param {Step[]} theirs @param {Mine} mine */
 export function joined(transcript, theirs, { steps, base, sent }) {
   const saved = [base, ...sent].reduce((best, one) => (common(one, theirs) > common(best, theirs) ? one : best));
   const they = common(saved, theirs), me = common(saved, steps);
@@ -113,13 +101,9 @@ export function joined(transcript, theirs, { steps, base, sent }) {
   return together(Math.min(they, me)) ?? together(Math.max(they, me)) ?? steps;
 }
 
-/**
- * Steps with other numbers for the speakers that steps have added; null: they need one who is gone.
- * @param {readonly Step[]} steps
- * @param {number} stay the number of speakers who are the same
- * @param {number} before the number of speakers there were
- * @param {number} now the number of speakers there are
- */
+/** Steps with other numbers for the speakers that steps have added; null: they need one who is gone.
+    @param {readonly Step[]} steps @param {number} stay the number of speakers who are the same
+    @param {number} before the number of speakers there were @param {number} now the number of speakers there are */
 function renumbered(steps, stay, before, now) {
   let gone = false;
   const moved = (/** @type {number} */ who) => {
@@ -135,13 +119,8 @@ function renumbered(steps, stay, before, now) {
   return gone ? null : found;
 }
 
-/**
- * The words to which both have given a text, but not the same one: [theirs, mine] of each.
- * @param {Prepared} transcript
- * @param {readonly Step[]} theirs
- * @param {readonly Step[]} mine
- * @returns {[string, string][]}
- */
+/** The words to which both have given a text, but not the same one: [theirs, mine] of each.
+    @param {Prepared} transcript @param {readonly Step[]} theirs @param {readonly Step[]} mine @returns {[string, string][]} */
 export function twice(transcript, theirs, mine) {
   const texts = (/** @type {readonly Step[]} */ steps) => {
     /** @type {Map<number, string>} */

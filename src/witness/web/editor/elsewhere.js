@@ -18,11 +18,8 @@ function places(before) {
     .filter(([first, end]) => bare(order.slice(first, end + 1).map((w) => texts[w]).join("")) === before);
 }
 
-/**
- * Offer to correct elsewhere what was corrected here. Call it once the words have their new texts.
- * @param {readonly number[]} list the words of a field
- * @param {readonly string[]} had their texts before
- */
+/** Offer to correct elsewhere what was corrected here. Call it once the words have their new texts.
+    @param {readonly number[]} list the words of a field @param {readonly string[]} had their texts before */
 export function offerElsewhere(list, had) {
   latest = null;
   const changed = list.map((_, n) => n).filter((n) => page.texts[list[n]] !== had[n]);

@@ -94,9 +94,7 @@ slider.addEventListener("input", () => {
 });
 
 /** Where it is said to a screen reader what a key has led to. */
-const announce = make("p", "hidden");
-announce.id = "announce";
-announce.setAttribute("aria-live", "polite");
+const announce = make("p", "hidden", "", { id: "announce", ariaLive: "polite" });
 document.body.append(announce);
 
 /** Go to the next word, or with -1 to the one before. @param {number} by @param {boolean} extend the selection */
@@ -132,12 +130,9 @@ function stepParagraph(by) {
   announce.textContent = `${nameOf(next.who)}, ${clock(next.start)}: ${shortened(quotation(next.words))}`;
 }
 
-/**
- * Go to the next doubtful word, or the next that may be another speaker's, or with -1 to the one before. Whoever writes
- * is there with the caret.
- * @param {keyof typeof places} what
- * @param {number} by
- */
+/** Go to the next doubtful word, or the next that may be another speaker's, or with -1 to the one before. Whoever writes is there
+    with the caret.
+    @param {keyof typeof places} what @param {number} by */
 function stepDoubt(what, by) {
   settle();
   const caret = wordNow();
@@ -167,56 +162,35 @@ function withSpeaker(action) {
 const actions = {
   copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, note: () => askNote(), voice: () => page.desk?.voice(chosenWords()),
 };
-/** Of these, whoever writes holds Alt: the player's keys, by the place that they have on a keyboard, and speakers.
-    @type {Record<string, () => void>} */
-const listening = {
-  Comma: () => seek(page.position - 5000),
-  Period: () => seek(page.position + 5000),
-  BracketLeft: () => faster(-1),
-  BracketRight: () => faster(1),
-  KeyO: loopHere,
-  KeyP: skipPauses,
-  KeyD: () => stepDoubt("doubtful", 1),
-  KeyS: () => stepDoubt("unsure", 1),
-  KeyE: () => { settle(); correctElsewhere(); },
-  KeyU: () => page.desk?.upTo(),
-  KeyA: () => askNote(),
-  KeyH: highlight,
-  KeyT: () => showEdges(),
-};
-for (let number = 1; number <= 9; number += 1) listening[`Digit${number}`] = () => give(number);
 
-/**
- * What can have a key of one's own. `repeats`: again and again while the key is held.
- * @type {{ name: string, label: string, run: () => void, repeats?: boolean }[]}
- */
+/** What can have a key of one's own. `key`: what it has besides; `alt`: the place on a keyboard of the key that does it with Alt
+    while one writes; `repeats`: again and again while the key is held.
+    @type {{ name: string, label: string, run: () => void, key?: string, alt?: string, repeats?: boolean }[]} */
 export const commands = [
   { name: "play", label: "Play or pause, going back a little", run: resume },
   { name: "hold", label: "Play while it is held", run: () => { if (audio.paused) resume(); } },
-  { name: "back", label: "5 seconds back", run: listening.Comma, repeats: true },
-  { name: "forward", label: "5 seconds forward", run: listening.Period, repeats: true },
-  { name: "slower", label: "Slower", run: listening.BracketLeft },
-  { name: "faster", label: "Faster", run: listening.BracketRight },
-  { name: "loop", label: "Loop", run: loopHere },
-  { name: "skip", label: "Skip pauses", run: skipPauses },
-  { name: "doubtful", label: "Next doubtful word", run: listening.KeyD },
+  { name: "back", label: "5 seconds back", run: () => seek(page.position - 5000), key: ",", alt: "Comma", repeats: true },
+  { name: "forward", label: "5 seconds forward", run: () => seek(page.position + 5000), key: ".", alt: "Period", repeats: true },
+  { name: "slower", label: "Slower", run: () => faster(-1), key: "[", alt: "BracketLeft" },
+  { name: "faster", label: "Faster", run: () => faster(1), key: "]", alt: "BracketRight" },
+  { name: "loop", label: "Loop", run: loopHere, key: "o", alt: "KeyO" },
+  { name: "skip", label: "Skip pauses", run: skipPauses, key: "p", alt: "KeyP" },
+  { name: "doubtful", label: "Next doubtful word", run: () => stepDoubt("doubtful", 1), key: "d", alt: "KeyD" },
   { name: "heard", label: "Stop at the word just heard; again: the one before", run: fixHeard, repeats: true },
-  { name: "unsure", label: "Next unsure speaker", run: listening.KeyS },
-  { name: "elsewhere", label: "The same correction everywhere", run: listening.KeyE },
-  { name: "until", label: "Corrected up to here", run: listening.KeyU },
-  { name: "note", label: "Note and codes", run: listening.KeyA },
-  { name: "highlight", label: "Highlight", run: listening.KeyH },
-  { name: "edges", label: "Start and end of the paragraph", run: listening.KeyT },
+  { name: "unsure", label: "Next unsure speaker", run: () => stepDoubt("unsure", 1), key: "s", alt: "KeyS" },
+  { name: "elsewhere", label: "The same correction everywhere", run: () => { settle(); correctElsewhere(); }, alt: "KeyE" },
+  { name: "until", label: "Corrected up to here", run: () => page.desk?.upTo(), key: "u", alt: "KeyU" },
+  { name: "note", label: "Note and codes", run: actions.note, key: "a", alt: "KeyA" },
+  { name: "highlight", label: "Highlight", run: highlight, key: "h", alt: "KeyH" },
+  { name: "edges", label: "Start and end of the paragraph", run: () => showEdges(), key: "t", alt: "KeyT" },
   { name: "write", label: "Write, or end writing", run: () => { if (page.writing) setWriting(false); else fix(); } },
-  ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((number) => (
-    { name: `speaker${number}`, label: `Speaker ${number} said this`, run: () => give(number) })),
+  ...["1", "2", "3", "4", "5", "6", "7", "8", "9"].map((digit) => (
+    { name: `speaker${digit}`, label: `Speaker ${digit} said this`, run: () => give(Number(digit)), key: digit, alt: `Digit${digit}` })),
 ];
-
-/** Of these, nothing is to be held while one writes; with Shift the other way. @type {Record<string, (by: number) => void>} */
-const always = { F8: (by) => stepDoubt("doubtful", by), F9: (by) => fixHeard(-by) };
 
 /** @type {Record<string, () => void>} */
 const keys = {
+  ...Object.fromEntries(commands.flatMap(({ key, run }) => (key ? [[key, run]] : []))),
   " ": toggle,
   c: quote,
   l: link,
@@ -228,14 +202,8 @@ const keys = {
   v: actions.voice,
   r: () => withSpeaker(askName),
   g: () => withSpeaker(askMerge),
-  d: listening.KeyD,
   D: () => stepDoubt("doubtful", -1),
-  s: listening.KeyS,
   S: () => stepDoubt("unsure", -1),
-  u: listening.KeyU,
-  a: listening.KeyA,
-  h: listening.KeyH,
-  t: listening.KeyT,
   n: () => goTo(1),
   N: () => goTo(-1),
   "/": openSearch,
@@ -243,19 +211,11 @@ const keys = {
   "+": () => zoom(0.5),
   "=": () => zoom(0.5),
   "-": () => zoom(2),
-  ",": listening.Comma,
-  ".": listening.Period,
-  "[": listening.BracketLeft,
-  "]": listening.BracketRight,
-  o: loopHere,
-  p: skipPauses,
   Escape: () => { if (page.chosen || $("search").hidden) unchoose(); else closeSearch(); },
 };
 
-/**
- * The key by its letter, or where the keyboard has other letters, as Russian ones, by the place of the key.
- * @param {KeyboardEvent} event
- */
+/** The key by its letter, or where the keyboard has other letters, as Russian ones, by the place of the key.
+    @param {KeyboardEvent} event */
 function keyOf(event) {
   const other = event.key.length === 1 && event.key > "\u007f" && event.code.match(/^Key([A-Z])$/);
   const key = other ? (event.shiftKey ? other[1] : other[1].toLowerCase()) : event.key;
@@ -279,8 +239,9 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.altKey) {
-    if (!page.writing || event.ctrlKey || event.metaKey || !listening[event.code]) return;
-    listening[event.code]();
+    const held = commands.find(({ alt }) => alt === event.code);
+    if (!page.writing || event.ctrlKey || event.metaKey || !held) return;
+    held.run();
     event.preventDefault();
     return;
   }
@@ -295,8 +256,8 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     return;
   }
-  if (always[key]) {
-    always[key](event.shiftKey ? -1 : 1);
+  if (key === "F8" || key === "F9") { // also while one writes
+    if (key === "F8") stepDoubt("doubtful", event.shiftKey ? -1 : 1); else fixHeard(event.shiftKey ? 1 : -1);
     event.preventDefault();
     return;
   }
@@ -310,7 +271,6 @@ document.addEventListener("keydown", (event) => {
   const way = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (way) step(rightToLeft() ? -way : way, event.shiftKey);
   else if (key === "ArrowUp" || key === "ArrowDown") stepParagraph(key === "ArrowUp" ? -1 : 1);
-  else if (/^[1-9]$/.test(key)) give(Number(key));
   else if (keys[key]) keys[key]();
   else return;
   event.preventDefault();

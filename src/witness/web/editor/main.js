@@ -2,7 +2,6 @@
 /* The page as a whole: what is drawn anew when something changes, and the start. */
 import { collapse } from "./across.js";
 import { keepingCaret } from "./caret.js";
-import "./colors.js";
 import { showDoubts } from "./keys.js";
 import "./ownkeys.js";
 import { $, around, enable, toast } from "./dom.js";

@@ -11,10 +11,7 @@ import { checkText } from "./corrections.js";
  * @typedef {{ text: string, at: Float64Array }} Haystack all words in lower case, and where in it each of them begins
  */
 
-/**
- * @param {Pick<Derived, "order" | "texts" | "paragraphOf">} shown
- * @returns {Haystack}
- */
+/** @param {Pick<Derived, "order" | "texts" | "paragraphOf">} shown @returns {Haystack} */
 export function haystackOf({ order, texts, paragraphOf }) {
   const at = new Float64Array(order.length + 1);
   /** @type {string[]} */
@@ -34,11 +31,7 @@ export function haystackOf({ order, texts, paragraphOf }) {
   return { text: parts.join(""), at };
 }
 
-/**
- * Where a text is, whatever the case of its letters; matches do not overlap.
- * @param {Haystack} haystack
- * @param {string} query
- */
+/** Where a text is, whatever the case of its letters; matches do not overlap. @param {Haystack} haystack @param {string} query */
 export function matchesOf(haystack, query) {
   const wanted = query.trim().toLocaleLowerCase().replace(/\s+/g, " ");
   const count = haystack.at.length - 1;
@@ -53,11 +46,8 @@ export function matchesOf(haystack, query) {
   return found;
 }
 
-/**
- * The match that the word at a place of the reading order belongs to, or -1.
- * @param {readonly Range[]} matches
- * @param {number} at
- */
+/** The match that the word at a place of the reading order belongs to, or -1.
+    @param {readonly Range[]} matches @param {number} at */
 export function matchAt(matches, at) {
   let low = 0, high = matches.length;
   while (low < high) {
@@ -74,15 +64,9 @@ export function patternOf(query) {
 
 const split = (/** @type {string} */ text) => text.split(/\s+/).filter(Boolean);
 
-/**
- * The corrections that replace what the pattern finds in a match; none if they would change nothing.
- * @param {Prepared} transcript
- * @param {Pick<Derived, "order" | "texts">} shown
- * @param {Range} match
- * @param {RegExp} pattern
- * @param {string} by
- * @returns {Correction[]}
- */
+/** The corrections that replace what the pattern finds in a match; none if they would change nothing.
+    @param {Prepared} transcript @param {Pick<Derived, "order" | "texts">} shown @param {Range} match @param {RegExp} pattern
+    @param {string} by @returns {Correction[]} */
 export function replacing(transcript, { order, texts }, [first, end], pattern, by) {
   const list = order.slice(first, end + 1);
   const before = list.map((w) => texts[w]).join("").trim();

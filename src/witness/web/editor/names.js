@@ -1,10 +1,9 @@
 // @ts-check
-/* Names and colors of speakers. */
+/* Names of speakers. */
+import { look } from "./colors.js";
 import { make } from "./dom.js";
 import { page } from "./state.js";
 /** @import { Paragraph } from "./derive.js" */
-
-export const COLORS = 10; // of the style sheet; after them they are used again, with stripes
 
 /** @param {number} who */
 export function nameOf(who) {
@@ -26,16 +25,4 @@ export function initials(who) {
 }
 
 /** @param {number} who */
-export const isStriped = (who) => Math.floor(who / COLORS) % 2 === 1;
-
-/** The classes of a speaker's color. @param {number} who */
-export function look(who) {
-  return who < 0 ? "nobody" : `c${who % COLORS}${isStriped(who) ? " striped" : ""}`;
-}
-
-/** @param {number} who */
-export function chip(who) {
-  const element = make("span", `chip ${look(who)}`, initials(who));
-  element.setAttribute("aria-hidden", "true");
-  return element;
-}
+export const chip = (who) => make("span", `chip ${look(who)}`, initials(who), { ariaHidden: "true" });

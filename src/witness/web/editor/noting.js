@@ -40,11 +40,7 @@ export function highlight() {
 /** Offer all codes that are used in this transcript, and these. @param {readonly string[]} [others] */
 function offerCodes(others = []) {
   const all = [...new Set([...page.notes.flatMap(({ codes }) => codes), ...others])].sort((a, b) => a.localeCompare(b));
-  $("all-codes").replaceChildren(...all.map((code) => {
-    const option = make("option");
-    option.value = code;
-    return option;
-  }));
+  $("all-codes").replaceChildren(...all.map((code) => new Option("", code)));
 }
 
 /** Write a note on words, with codes. @param {Note} [given] */
@@ -86,26 +82,15 @@ export function askNote(given) {
 export function showNotes() {
   $("notes-title").hidden = !page.notes.length;
   $("notes").replaceChildren(...page.notes.map((note, n) => {
-    const row = make("li");
-    const go = make("button", "flat note");
-    go.type = "button";
-    go.dataset.note = String(n);
-    go.append(make("span", "time", clock(note.pieces[0][0])));
-    const quote = make("span", "quote", shortened(quotation(note.words)) || "[taken out]");
-    quote.dir = "auto";
-    go.append(quote);
-    for (const code of note.codes) go.append(make("bdi", "code", code));
-    if (note.text) {
-      const text = make("span", "about", note.text);
-      text.dir = "auto";
-      go.append(text);
-    }
-    const edit = make("button", "flat small", "Edit…");
-    edit.type = "button";
-    edit.dataset.edit = String(n);
-    edit.setAttribute("aria-label", `Edit the note at ${clock(note.pieces[0][0])}`);
-    row.append(go, edit);
-    return row;
+    const time = clock(note.pieces[0][0]);
+    const go = make("button", "flat note", [
+      make("span", "time", time), make("span", "quote", shortened(quotation(note.words)) || "[taken out]", { dir: "auto" }),
+      ...note.codes.map((code) => make("bdi", "code", code)),
+      ...(note.text ? [make("span", "about", note.text, { dir: "auto" })] : []),
+    ], { dataset: { note: String(n) } });
+    return make("li", "", [
+      go, make("button", "flat small", "Edit…", { dataset: { edit: String(n) }, ariaLabel: `Edit the note at ${time}` }),
+    ]);
   }));
 }
 

@@ -9,23 +9,13 @@ let waiting = null;
 
 function show() {
   const rows = commands.map(({ name, label }) => {
-    const row = make("li", "row");
-    const keys = keysOf(name);
-    const wait = waiting === name;
-    const button = make("button", "flat", wait ? "Press a key or a pedal…" : keys.join(", ") || "None");
-    button.type = "button";
-    button.dataset.command = name;
-    button.setAttribute("aria-label", `${label}: ${button.textContent}`);
-    button.setAttribute("aria-pressed", String(wait));
-    row.append(make("span", "name", label), button);
-    if (keys.length) {
-      const none = make("button", "flat small", "×");
-      none.type = "button";
-      none.dataset.release = name;
-      none.setAttribute("aria-label", `${label}: no key of your own`);
-      row.append(none);
-    }
-    return row;
+    const keys = keysOf(name), wait = waiting === name;
+    const text = wait ? "Press a key or a pedal…" : keys.join(", ") || "None";
+    return make("li", "row", [
+      make("span", "name", label),
+      make("button", "flat", text, { dataset: { command: name }, ariaLabel: `${label}: ${text}`, ariaPressed: String(wait) }),
+      ...(keys.length ? [make("button", "flat small", "×", { dataset: { release: name }, ariaLabel: `${label}: no key of your own` })] : []),
+    ]);
   });
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset : {};
   const name = focused.command ?? focused.release;

@@ -9,11 +9,8 @@ import { piecesOf } from "./transcript.js";
 const MOST = 250000; // pairs of words that are compared; of more, all are one passage
 const ALONE = 0.7; // the cost of a word that went or came, where one that became another costs up to 1
 
-/**
- * @param {readonly string[]} before the text of each word, with the spaces before it; at least one
- * @param {string} typed
- * @returns {string[]} the text of each now, without spaces around it; "": it went
- */
+/** @param {readonly string[]} before the text of each word, with the spaces before it; at least one @param {string} typed
+    @returns {string[]} the text of each now, without spaces around it; "": it went */
 export function retyped(before, typed) {
   const bare = before.map((text) => text.trim());
   const after = typed.trim().split(/\s+/u).filter(Boolean);
@@ -28,11 +25,8 @@ export function retyped(before, typed) {
   return [...bare.slice(0, first), ...changed, ...bare.slice(end)];
 }
 
-/**
- * Of a script without spaces: all between what is the same at both ends is one passage.
- * @param {readonly string[]} bare
- * @param {string} typed
- */
+/** Of a script without spaces: all between what is the same at both ends is one passage.
+    @param {readonly string[]} bare @param {string} typed */
 function unspaced(bare, typed) {
   let first = 0, end = bare.length, from = 0, to = typed.length;
   while (first < end && typed.startsWith(bare[first], from)) { from += bare[first].length; first += 1; }
@@ -45,11 +39,8 @@ function unspaced(bare, typed) {
   return now;
 }
 
-/**
- * The cheapest way from some words to others: which became which, which went, and which came.
- * @param {readonly string[]} before
- * @param {readonly string[]} after
- */
+/** The cheapest way from some words to others: which became which, which went, and which came.
+    @param {readonly string[]} before @param {readonly string[]} after */
 function inPairs(before, after) {
   const rows = before.length, columns = after.length, wide = columns + 1;
   if (!rows || rows * columns > MOST) return before.map((_, n) => (n ? "" : after.join(" ")));
@@ -116,15 +107,10 @@ export function placeAfter(text, count, spaced) {
  *   inside: boolean, rest: { list: readonly number[], text: string } | null, gone: number[], apart: boolean, none: boolean }} Over
  */
 
-/**
- * @param {Prepared} transcript
- * @param {Pick<Derived, "texts" | "owner">} page
- * @param {readonly (readonly number[])[]} fields the words of each
- * @param {string} before what is not selected of the first field
- * @param {string} after what is not selected of the last one
- * @param {boolean} [apart] whether what is left of the last one stays a paragraph
- * @returns {Over}
- */
+/** @param {Prepared} transcript @param {Pick<Derived, "texts" | "owner">} page
+    @param {readonly (readonly number[])[]} fields the words of each
+    @param {string} before what is not selected of the first field @param {string} after what is not selected of the last one
+    @param {boolean} [apart] whether what is left of the last one stays a paragraph @returns {Over} */
 export function over({ words }, { texts, owner }, fields, before, after, apart = false) {
   const textOf = (/** @type {number} */ n) => fields[n].map((w) => texts[w]).join("").trimStart();
   const whole = (/** @type {number} */ n, /** @type {string} */ left) => letters(left) >= letters(textOf(n));
@@ -155,13 +141,9 @@ export function beginning({ fields, into, lead }, textOf) {
   });
 }
 
-/**
- * What makes these texts of words.
- * @param {Prepared} transcript
- * @param {readonly string[]} texts of all words now
- * @param {ReadonlyMap<number, string>} wanted
- * @returns {Correction[]}
- */
+/** What makes these texts of words.
+    @param {Prepared} transcript @param {readonly string[]} texts of all words now @param {ReadonlyMap<number, string>} wanted
+    @returns {Correction[]} */
 export function rewriting(transcript, texts, wanted) {
   const changed = [...wanted].filter(([w, text]) => text !== texts[w].trim());
   const gone = changed.filter(([, text]) => !text).map(([w]) => w);
@@ -177,14 +159,9 @@ export function respelled(texts, list, text) {
   return new Map(list.map((w, n) => [w, now[n]]));
 }
 
-/**
- * What it comes to once the field says `text`: what the same person says before and after is one paragraph then.
- * @param {Prepared} transcript
- * @param {Pick<Derived, "texts" | "owner" | "paragraphOf">} page
- * @param {Over} given
- * @param {string} text
- * @returns {Correction[]}
- */
+/** What it comes to once the field says `text`: what the same person says before and after is one paragraph then.
+    @param {Prepared} transcript @param {Pick<Derived, "texts" | "owner" | "paragraphOf">} page @param {Over} given
+    @param {string} text @returns {Correction[]} */
 export function overtyped(transcript, { texts, owner, paragraphOf }, given, text) {
   const { track } = transcript.words;
   const wanted = new Map([...respelled(texts, given.list, text), ...given.gone.map((w) => /** @type {const} */ ([w, ""])),

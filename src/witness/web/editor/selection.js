@@ -10,12 +10,8 @@ const touched = matchMedia("(hover: none)");
 let fixedEnd = 0; // the end of the selection that stays where it is, in reading order
 let movingEnd = 0; // the other end
 
-/**
- * Select the words between two places in reading order.
- * @param {number} from
- * @param {number} [to]
- * @param {{ view?: boolean }} [how] `view`: scroll there
- */
+/** Select the words between two places in reading order.
+    @param {number} from @param {number} [to] @param {{ view?: boolean }} [how] `view`: scroll there */
 export function choose(from, to = from, { view = true } = {}) {
   fixedEnd = from;
   movingEnd = to;
@@ -25,11 +21,7 @@ export function choose(from, to = from, { view = true } = {}) {
   showTools();
 }
 
-/**
- * Select from where the selection began to here.
- * @param {number} to
- * @param {{ view?: boolean }} [how]
- */
+/** Select from where the selection began to here. @param {number} to @param {{ view?: boolean }} [how] */
 export function chooseTo(to, how) {
   choose(page.chosen ? fixedEnd : to, to, how);
 }

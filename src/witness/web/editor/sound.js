@@ -121,10 +121,7 @@ export function afterPause(ms, { start, end } = data.turns) {
   return next - ms > PAUSE && next < Infinity ? next - LEAD : null;
 }
 
-/**
- * @param {number} ms
- * @param {boolean} [playing]
- */
+/** @param {number} ms @param {boolean} [playing] */
 export function seek(ms, playing = false) {
   page.position = Math.min(Math.max(data.start, ms), data.end);
   page.following = true;

@@ -2,9 +2,10 @@
 /* The list of speakers. */
 import { span } from "./clock.js";
 import { BAD_NAME, checkName } from "./corrections.js";
-import { $, composes, make, press, showIn, toast } from "./dom.js";
+import { $, button, composes, make, showIn, toast } from "./dom.js";
 import { askMerge, rename } from "./editing.js";
-import { chip, initials, look, nameOf } from "./names.js";
+import { look } from "./colors.js";
+import { chip, initials, nameOf } from "./names.js";
 import { data, page, refused } from "./state.js";
 
 export function showSpeakers() {
@@ -14,9 +15,9 @@ export function showSpeakers() {
     const { mark, name, merge, filled, about, hint } = parts;
     mark.textContent = initials(who);
     name.textContent = nameOf(who);
-    name.setAttribute("aria-label", `Rename ${nameOf(who)}`);
+    name.ariaLabel = `Rename ${nameOf(who)}`;
     merge.hidden = page.speakers.length < 2;
-    merge.setAttribute("aria-label", `Merge ${nameOf(who)} with another speaker`);
+    merge.ariaLabel = `Merge ${nameOf(who)} with another speaker`;
     filled.style.width = `${(100 * share).toFixed(1)}%`;
     about.textContent = `${Math.round(100 * share)} % · ${span(ms)}`;
     const suggested = page.names[who] ? undefined : page.suggestions.get(who);
@@ -27,75 +28,45 @@ export function showSpeakers() {
   $("speakers-title").textContent = page.speakers.length === 1 ? "1 speaker" : `${page.speakers.length} speakers`;
 }
 
-/**
- * What may change in the item of a speaker.
- * @typedef {Record<"mark" | "name" | "merge" | "filled" | "about" | "hint", HTMLElement>} Parts
- * @type {WeakMap<HTMLElement, Parts>}
- */
+/** What may change in the item of a speaker.
+    @type {WeakMap<HTMLElement, Record<"mark" | "name" | "merge" | "filled" | "about" | "hint", HTMLElement>>} */
 const partsOf = new WeakMap();
 
 /** The item of a speaker, without what may change. @param {{ who: number }} speaker */
 function speakerItem({ who }) {
-  const item = make("li", look(who));
-  const row = make("div", "row");
-  const mark = chip(who);
-  const name = make("button", "name");
-  name.type = "button";
-  name.dir = "auto";
-  name.title = who < data.speakers.length ? `Rename (${data.speakers[who][0]} in the files)` : "Rename";
-  name.addEventListener("click", () => renameHere(name, who));
-  const merge = make("button", "flat small", "merge");
-  merge.type = "button";
-  merge.title = "Merge with another speaker";
-  merge.addEventListener("click", () => askMerge(who));
-  row.append(mark, name, merge);
+  const mark = chip(who), filled = make("span"), about = make("p", "quiet");
+  const name = make("button", "name", "", {
+    dir: "auto", title: who < data.speakers.length ? `Rename (${data.speakers[who][0]} in the files)` : "Rename",
+    onclick: () => renameHere(name, who),
+  });
+  const merge = make("button", "flat small", "merge", { title: "Merge with another speaker", onclick: () => askMerge(who) });
   const { desk } = page;
-  if (desk) {
-    const voice = make("button", "flat small", "voice");
-    voice.type = "button";
-    voice.title = "Remember this voice, and find the person in all recordings";
-    voice.setAttribute("aria-label", `Remember the voice of ${nameOf(who)}`);
-    press(voice, () => desk.remember(who));
-    row.append(voice);
-  }
-  const hint = make("button", "flat hint-name");
-  hint.type = "button";
-  hint.dir = "auto";
-  hint.title = "Give this name; listen before you do";
-  press(hint, () => {
+  const voice = desk ? [button("flat small", "voice", () => desk.remember(who), {
+    title: "Remember this voice, and find the person in all recordings", ariaLabel: `Remember the voice of ${nameOf(who)}`,
+  })] : [];
+  const hint = button("flat hint-name", "", () => {
     const suggested = page.suggestions.get(who);
     if (!suggested || refused()) return;
     name.focus(); // the suggestion goes
     rename(who, suggested.name);
-  });
-  const bar = make("div", "share");
-  const filled = make("span");
-  bar.append(filled);
-  const about = make("p", "quiet");
-  item.append(row, bar, about);
+  }, { dir: "auto", title: "Give this name; listen before you do" });
+  const item = make("li", look(who), [make("div", "row", [mark, name, merge, ...voice]), make("div", "share", [filled]), about]);
   partsOf.set(item, { mark, name, merge, filled, about, hint });
   return item;
 }
 
-/**
- * @param {HTMLButtonElement} button
- * @param {number} who
- */
-function renameHere(button, who) {
+/** @param {HTMLButtonElement} name @param {number} who */
+function renameHere(name, who) {
   if (refused()) return;
-  const field = make("input", "name");
-  field.value = page.names[who] ?? "";
-  field.placeholder = nameOf(who);
-  field.dir = "auto";
-  field.setAttribute("aria-label", `Name of ${nameOf(who)}`);
-  const before = field.value;
+  const before = page.names[who] ?? "";
+  const field = make("input", "name", "", { value: before, placeholder: nameOf(who), dir: "auto", ariaLabel: `Name of ${nameOf(who)}` });
   let done = false;
   const finish = (/** @type {boolean} */ keep) => {
     if (done) return;
     done = true;
     const trouble = keep && field.value.trim() && field.value !== before ? rename(who, field.value) : null;
     if (trouble) toast(trouble);
-    field.replaceWith(button);
+    field.replaceWith(name);
   };
   field.addEventListener("keydown", (event) => {
     if (composes(event)) return;
@@ -104,11 +75,11 @@ function renameHere(button, who) {
     if (!saving) event.preventDefault(); // or Enter would press the button that gets the focus
     if (event.key === "Enter" && field.value.trim() && checkName(field.value) === null) { toast(BAD_NAME); return; }
     finish(event.key !== "Escape");
-    button.focus();
+    name.focus();
   });
   // Another person may have merged this speaker meanwhile; then the name goes to no other one.
   field.addEventListener("blur", () => finish(page.speakers.some((one) => one.who === who)));
-  button.replaceWith(field);
+  name.replaceWith(field);
   field.select();
   field.focus();
 }

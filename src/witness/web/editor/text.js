@@ -4,7 +4,8 @@ import { above, languageOf, OVERLAP } from "./transcript.js";
 import { clock, momentAt, span } from "./clock.js";
 import { $, make } from "./dom.js";
 import { matchAt } from "./matches.js";
-import { chip, initials, look, speakerOf } from "./names.js";
+import { look } from "./colors.js";
+import { chip, initials, speakerOf } from "./names.js";
 import { isDoubtful, isUnsure, LEVELS } from "./doubts.js";
 import { data, page, transcript, words } from "./state.js";
 /** @import { Block, Paragraph } from "./derive.js" */
@@ -28,9 +29,7 @@ export function pin(blocks) { pinned = blocks; }
 let perLine = 70, lineHeight = 28, rest = 0; // letters; pixels of a line, and of a block beside its lines
 
 function measureType() {
-  const probe = make("article", "p");
-  const text = make("p", "said", "x");
-  probe.append(make("header"), text);
+  const text = make("p", "said", "x"), probe = make("article", "p", [make("header"), text]);
   feed.append(probe);
   const style = getComputedStyle(text);
   const pen = document.createElement("canvas").getContext("2d");
@@ -133,27 +132,16 @@ function article(n) {
   const { paragraph, number, from } = page.blocks[n];
   const { who } = paragraph;
   const ghosts = who < 0 && paragraph.words.length;
-  const element = make("article", `p ${look(who)}${from ? " more" : ""}${ghosts ? " ghosts" : ""}`);
-  element.tabIndex = -1;
-  element.setAttribute("aria-posinset", String(n + 1));
-  element.setAttribute("aria-setsize", String(page.blocks.length));
-  element.dataset.paragraph = String(number);
-  element.dataset.block = String(n);
-  const head = make("header");
-  head.contentEditable = "false"; // nor where a selection goes across it
+  const head = make("header", "", [], { contentEditable: "false" }); // nor where a selection goes across it
   if (!from) {
-    const button = make("button", "who");
-    button.type = "button";
-    button.dataset.paragraph = String(number);
-    button.title = "Rename, merge, or give this paragraph to another speaker";
-    const name = make("span", "name");
-    name.dir = "auto";
-    button.append(chip(who), name);
-    const time = make("a", "time", clock(paragraph.start));
-    time.href = momentAt(paragraph.start);
-    time.dataset.time = String(paragraph.start);
-    time.title = "Play from here";
-    head.append(button, time);
+    head.append(
+      make("button", "who", [chip(who), make("span", "name", "", { dir: "auto" })], {
+        dataset: { paragraph: String(number) }, title: "Rename, merge, or give this paragraph to another speaker",
+      }),
+      make("a", "time", clock(paragraph.start), {
+        href: momentAt(paragraph.start), dataset: { time: String(paragraph.start) }, title: "Play from here",
+      }),
+    );
   }
   const said = make("p", "said");
   inLanguage(said, paragraph);
@@ -173,37 +161,31 @@ function article(n) {
     said.append(word);
   }
   if (page.writing && paragraph.words.length) editable(said, true);
-  element.append(head, said);
+  const element = make("article", `p ${look(who)}${from ? " more" : ""}${ghosts ? " ghosts" : ""}`, [head, said], {
+    tabIndex: -1, dataset: { paragraph: String(number), block: String(n) },
+  });
+  element.setAttribute("aria-posinset", String(n + 1));
+  element.setAttribute("aria-setsize", String(page.blocks.length));
   label(element, page.blocks[n]);
   return element;
 }
 
-/**
- * Say in which language a paragraph is, and where its lines begin.
- * @param {HTMLElement} said
- * @param {Paragraph} paragraph
- */
+/** Say in which language a paragraph is, and where its lines begin. @param {HTMLElement} said @param {Paragraph} paragraph */
 function inLanguage(said, { words: some }) {
   const [code, fromTheRight] = data.languages[languageOf(transcript, some)] ?? ["", false];
   if (code) said.lang = code;
   said.dir = fromTheRight ? "rtl" : "auto";
 }
 
-/**
- * @param {Paragraph} paragraph
- * @param {number} number
- */
+/** @param {Paragraph} paragraph @param {number} number */
 function inaudible(paragraph, number) {
-  const mark = make("span", paragraph.mark ? "inaudible" : "quiet",
-    paragraph.mark ? `${paragraph.mark} ${span(paragraph.end - paragraph.start)}` : `until ${clock(paragraph.end)}`);
-  mark.lang = "en";
-  mark.dataset.time = String(paragraph.start);
-  if (paragraph.gap < 0) return [mark];
-  const fill = make("button", "flat small", "write what was said");
-  fill.type = "button";
-  fill.lang = "en";
-  fill.dataset.fill = String(number);
-  return [mark, " ", fill];
+  const { mark, start, end, gap } = paragraph;
+  const sign = make("span", mark ? "inaudible" : "quiet", mark ? `${mark} ${span(end - start)}` : `until ${clock(end)}`, {
+    lang: "en", dataset: { time: String(start) },
+  });
+  return gap < 0 ? [sign] : [
+    sign, " ", make("button", "flat small", "write what was said", { lang: "en", dataset: { fill: String(number) } }),
+  ];
 }
 
 /** The element of a block, if it is shown. @param {number} block */
@@ -222,11 +204,7 @@ export function editable(said, can) {
   said.setAttribute("aria-label", "What was said");
 }
 
-/**
- * Write who speaks into the element of a block.
- * @param {HTMLElement} element
- * @param {Block} block
- */
+/** Write who speaks into the element of a block. @param {HTMLElement} element @param {Block} block */
 function label(element, { paragraph, from }) {
   if (from) return;
   const [mark, name] = element.querySelectorAll(".who > span");
@@ -301,10 +279,7 @@ export function focusing() {
   };
 }
 
-/**
- * @param {number} block
- * @param {number} [part] of the window that is above it
- */
+/** @param {number} block @param {number} [part] of the window that is above it */
 export function bringIntoView(block, part = 0.3) {
   window.scrollTo({ top: listTop() + tops[block] - barHeight() - window.innerHeight * part * 0.4,
     behavior: "instant" });
@@ -316,11 +291,7 @@ export function barHeight() {
   return getComputedStyle(bar).position === "sticky" ? bar.getBoundingClientRect().height : 0;
 }
 
-/**
- * Scroll so that a word can be read.
- * @param {number} w
- * @param {boolean} [always]
- */
+/** Scroll so that a word can be read. @param {number} w @param {boolean} [always] */
 export function reveal(w, always = false) {
   if (page.blockOf[w] < 0) return;
   if (!spans.has(w)) bringIntoView(page.blockOf[w]);
@@ -348,17 +319,12 @@ export function printAll() {
   clear();
   $("before").style.height = $("after").style.height = "0";
   for (const paragraph of page.paragraphs) {
-    const element = make("article", "p printed");
-    const name = make("span", "name", speakerOf(paragraph));
-    name.dir = "auto";
-    const head = make("header");
-    head.append(name, make("span", "time", clock(paragraph.start)));
+    const name = make("span", "name", speakerOf(paragraph), { dir: "auto" });
     const text = paragraph.words.map((w) => page.texts[w]).join("").trim();
     const said = make("p", "said", text || (paragraph.mark || `until ${clock(paragraph.end)}`));
     inLanguage(said, paragraph);
-    element.append(head, said);
-    if (paragraph.who < 0 && paragraph.words.length) element.classList.add("ghosts");
-    feed.append(element);
+    const ghosts = paragraph.who < 0 && paragraph.words.length ? " ghosts" : "";
+    feed.append(make("article", `p printed${ghosts}`, [make("header", "", [name, make("span", "time", clock(paragraph.start))]), said]));
   }
 }
 

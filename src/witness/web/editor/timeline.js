@@ -3,7 +3,8 @@
 import { clock } from "./clock.js";
 import { last } from "./derive.js";
 import { $, enable } from "./dom.js";
-import { COLORS, initials, isStriped, nameOf } from "./names.js";
+import { COLORS, isStriped } from "./colors.js";
+import { initials, nameOf } from "./names.js";
 import { showMoment, unchoose } from "./selection.js";
 import { play, seek } from "./sound.js";
 import { data, edits, on, page, words } from "./state.js";
@@ -256,10 +257,7 @@ function show(start, size) {
   drawTimeline();
 }
 
-/**
- * @param {number} factor
- * @param {number} [center]
- */
+/** @param {number} factor @param {number} [center] */
 export function zoom(factor, center = page.position) {
   const least = Math.min(duration, 10000);
   const size = Math.min(duration, Math.max(least, (view[1] - view[0]) * factor));

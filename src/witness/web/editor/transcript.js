@@ -3,12 +3,8 @@
    places in the lists of the data. */
 /** @import { Correction } from "./corrections.js" */
 
-/**
- * The first place in `sorted` whose value is greater than `value`.
- * @param {ArrayLike<number>} sorted
- * @param {number} value
- * @param {number} [length] of the part of it that counts
- */
+/** The first place in `sorted` whose value is greater than `value`.
+    @param {ArrayLike<number>} sorted @param {number} value @param {number} [length] of the part of it that counts */
 export function above(sorted, value, length = sorted.length) {
   let low = 0, high = length;
   while (low < high) {
@@ -43,11 +39,8 @@ export const UNSUPPORTED = 2;
 export const SPLIT = 4; // somebody said that a paragraph begins with it
 export const JOINED = 8; // or that none does
 
-/**
- * The words with a place for each stretch of speech without words, which is empty until somebody writes what was
- * said there.
- * @param {Data} data
- */
+/** The words with a place for each stretch of speech without words, which is empty until somebody writes what was said there.
+    @param {Data} data */
 export function prepare(data) {
   const { silent } = data;
   const gaps = data.listened ? silent.start.length : 0;
@@ -100,11 +93,8 @@ function inOrder(columns, silent, gaps) {
   return Object.fromEntries(merged);
 }
 
-/**
- * The language of most of these words, its place in the list of languages; of two as frequent the first; -1: none.
- * @param {Prepared} transcript
- * @param {readonly number[]} chosen words
- */
+/** The language of most of these words, its place in the list of languages; of two as frequent the first; -1: none.
+    @param {Prepared} transcript @param {readonly number[]} chosen words */
 export function languageOf({ words }, chosen) {
   /** @type {Map<number, number>} */
   const counts = new Map();
@@ -115,11 +105,8 @@ export function languageOf({ words }, chosen) {
   return [...counts].reduce((best, one) => (one[1] > best[1] ? one : best), [-1, 0])[0];
 }
 
-/**
- * Pieces of time that contain the middles of these words and of no others.
- * @param {Prepared} transcript
- * @param {readonly number[]} chosen words
- */
+/** Pieces of time that contain the middles of these words and of no others.
+    @param {Prepared} transcript @param {readonly number[]} chosen words */
 export function piecesOf({ rank, sortedMiddles }, chosen) {
   /** @type {Pieces} */
   const pieces = [];
@@ -132,11 +119,8 @@ export function piecesOf({ rank, sortedMiddles }, chosen) {
   return pieces;
 }
 
-/**
- * The words with their middle in the pieces, which are those that `witness redo` will find there.
- * @param {Prepared} transcript
- * @param {Pieces} pieces
- */
+/** The words with their middle in the pieces, which are those that `witness redo` will find there.
+    @param {Prepared} transcript @param {Pieces} pieces */
 export function wordsIn({ byMiddle, sortedMiddles }, pieces) {
   /** @type {Set<number>} */
   const inside = new Set();

@@ -18,10 +18,8 @@ import { piecesOf } from "./transcript.js";
 const PAUSE = 1000; // ms after the last key until what was typed is a step
 const MODE = "witness-writing";
 
-/**
- * What is being typed: the element, and the words or the stretch that it shows; `how`: what of other paragraphs went for it.
- * @type {{ said: HTMLElement, list: number[], gap: number, who: number, how?: Over } | null}
- */
+/** What is being typed: the element, and the words or the stretch that it shows; `how`: what of other paragraphs went for it.
+    @type {{ said: HTMLElement, list: number[], gap: number, who: number, how?: Over } | null} */
 let typed = null;
 let timer = 0, composing = false;
 
@@ -263,11 +261,9 @@ function partsOrJoins(type) {
 document.addEventListener("visibilitychange", settle);
 window.addEventListener("pagehide", settle);
 
-/**
- * Put a text in the place of what is selected. A browser would keep the looks of what was there in a `style`, which the
- * policy of the page forbids. Returns whether there is a place.
- * @param {string} text
- */
+/** Put a text in the place of what is selected. A browser would keep the looks of what was there in a `style`, which the policy
+    of the page forbids. Returns whether there is a place.
+    @param {string} text */
 function insert(text) {
   const said = fieldNow(), selection = getSelection();
   if (!said || !selection?.rangeCount) return false;
@@ -295,11 +291,8 @@ export function undoTyped() {
   undo();
 }
 
-/**
- * A key in a field. Returns whether it meant something other than a letter.
- * @param {KeyboardEvent} event
- * @param {HTMLElement} said
- */
+/** A key in a field. Returns whether it meant something other than a letter.
+    @param {KeyboardEvent} event @param {HTMLElement} said */
 export function keyWhileWriting(event, said) {
   if (composes(event)) return false;
   const { key, shiftKey } = event;
