@@ -1578,7 +1578,7 @@ def test_a_speaker_who_goes_while_they_are_named(read):
     page = read(talks.call(), how="none").page
     page.get_by_label("Rename Speaker 2").click()
     typed(page, "No")
-    page.evaluate("() => { edits.steps = [[{ kind: 'merge', who: 0, gone: 1 }]]; stepsChanged(); }")
+    page.evaluate("() => { edits.steps = [[{ kind: 'merge', who: 0, gone: 1 }]]; tell('steps', false); }")
     assert page.inner_text("#speakers-title") == "1 speaker"
     assert page.evaluate("[edits.steps.length, page.names[0]]") == [1, None]
     assert "Speaker 1" in page.evaluate("document.activeElement.textContent")

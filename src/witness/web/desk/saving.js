@@ -5,7 +5,7 @@ import { momentAt } from "../editor/clock.js";
 import { areSteps } from "../editor/corrections.js";
 import { pick } from "../editor/dialogs.js";
 import { $, enable, toast, wordsOf } from "../editor/dom.js";
-import { forgetDraft, keepDraft, data, edits, page, stepsChanged, transcript } from "../editor/state.js";
+import { forgetDraft, keepDraft, data, edits, page, tell, transcript } from "../editor/state.js";
 import { corrections, download } from "../editor/editing.js";
 import { alike, joined, twice } from "../editor/edits.js";
 import { choose, chosenWords } from "../editor/selection.js";
@@ -144,13 +144,8 @@ const sendNotes = (version, steps) => request("notes", { version, steps: steps.s
 function arrived(now, sent, review) {
   seen.version = now;
   edits.arrived(sent, review);
-  tellSaved();
+  tell("saved");
 }
-
-let tellSaved = () => {};
-
-/** Have something done whenever corrections were saved. @param {() => void} does */
-export function onSaved(does) { tellSaved = does; }
 
 /** Somebody else has saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
 async function overtaken(sent) {
@@ -187,7 +182,7 @@ function adopt(theirs) {
   seen.version = theirs.version;
   edits.adopt(both, possible ? undone.slice() : [], theirs.steps);
   edits.adoptReview(theirs.review);
-  stepsChanged();
+  tell("steps", false);
   const places = selected.map((w) => page.place[w]).filter((at) => at >= 0);
   if (places.length) choose(places[0], places[places.length - 1], { view: false });
 }

@@ -7,7 +7,7 @@ import { play, seek } from "../editor/sound.js";
 import { setPeaks, drawTimeline } from "../editor/timeline.js";
 import { request } from "./request.js";
 import { wentOn } from "../editor/storage.js";
-import { changed, onSaved, save, seen, served, takeUp } from "./saving.js";
+import { changed, save, seen, served, takeUp } from "./saving.js";
 import { askRemember, askVoice, suggest } from "./voices.js";
 import { clock } from "../editor/clock.js";
 import { $, toast } from "../editor/dom.js";
@@ -67,4 +67,4 @@ fetch("outline").then(async (answer) => setPeaks(answer.ok ? new Uint8Array(awai
 
 suggest();
 announce();
-onSaved(offerWords);
+on("saved", offerWords);

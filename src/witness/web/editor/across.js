@@ -1,9 +1,9 @@
 // @ts-check
 /* A selection across several paragraphs of whoever writes. Each paragraph is a field, and a selection stays in its field;
    while it is to go on in the next one, all of them are one field together, of which nothing but this may be typed over. */
-import { blockOf, fieldOf, wordsIn } from "./caret.js";
-import { around, select } from "./dom.js";
-import { page } from "./state.js";
+import { atEdge, blockOf, fieldOf, inOuterLine, textTo, wordsIn } from "./caret.js";
+import { around } from "./dom.js";
+import { page, tell } from "./state.js";
 import { feed, pin } from "./text.js";
 /** @import { Over } from "./retyped.js" */
 
@@ -13,15 +13,10 @@ let pressed = null;
 
 export const isAcross = () => across;
 
-/** @type {() => void} what is called before: elements may be made anew then only */
-let first = () => {};
-/** @param {typeof first} act */
-export function beforeGoingAcross(act) { first = act; }
-
 /** Let the selection go on in other fields. */
 function enter() {
   if (across) return;
-  first();
+  tell("across");
   const selection = getSelection();
   if (!selection?.anchorNode || !selection.focusNode) return;
   const { anchorNode, anchorOffset, focusNode, focusOffset } = selection;
@@ -45,11 +40,11 @@ export function collapse(last = true) {
   const now = chosen();
   leave();
   if (!now) return;
-  const range = now.range.cloneRange(), field = now.fields[last ? now.fields.length - 1 : 0];
-  if (!field.contains(last ? range.endContainer : range.startContainer)) range.selectNodeContents(field);
-  range.collapse(!last);
+  const { range, fields } = now, field = fields[last ? fields.length - 1 : 0];
+  const node = last ? range.endContainer : range.startContainer, offset = last ? range.endOffset : range.startOffset;
   field.focus({ preventScroll: true });
-  select(range);
+  if (field.contains(node)) getSelection()?.collapse(node, offset);
+  else getSelection()?.collapse(field, last ? field.childNodes.length : 0);
 }
 
 /** The fields with something selected, and what of the first and the last is not; null: there is none. */
@@ -60,14 +55,10 @@ function chosen() {
   const fields = [...feed.querySelectorAll(".said[contenteditable]")].filter((said) => said instanceof HTMLElement
     && range.intersectsNode(said) && wordsIn(said).length > 0).map((said) => /** @type {HTMLElement} */ (said));
   if (!fields.length) return null;
-  const before = document.createRange(), after = document.createRange();
-  before.selectNodeContents(fields[0]);
-  after.selectNodeContents(fields[fields.length - 1]);
-  if (fields[0].contains(range.startContainer)) before.setEnd(range.startContainer, range.startOffset);
-  else before.collapse(true);
-  if (fields[fields.length - 1].contains(range.endContainer)) after.setStart(range.endContainer, range.endOffset);
-  else after.collapse(false);
-  return { range, fields, before: before.toString(), after: after.toString() };
+  return {
+    range, fields, before: textTo(fields[0], range.startContainer, range.startOffset) ?? "",
+    after: textTo(fields[fields.length - 1], range.endContainer, range.endOffset, true) ?? "",
+  };
 }
 
 /** The words of all fields with something selected, if there are several. */
@@ -99,12 +90,11 @@ export function takeOut(over) {
   const said = fields[how.into], last = fields[how.to];
   const here = within(range, said);
   here.deleteContents();
-  here.collapse(true);
   if (how.rest) within(range, last).deleteContents();
   fields.slice(how.into + 1, how.rest ? how.to : how.to + 1).forEach((field) => field.closest("article")?.setAttribute("hidden", ""));
   if (last !== said && how.tail) said.append(how.tail);
   said.focus({ preventScroll: true });
-  select(here);
+  getSelection()?.collapse(here.startContainer, here.startOffset);
   return { said, how };
 }
 
@@ -143,17 +133,6 @@ feed.addEventListener("dragstart", (event) => { if (across) event.preventDefault
 
 /* ---------- the keyboard ---------- */
 
-/** Whether the end of the selection that moves is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
-function inOuterLine(said, last) {
-  const selection = getSelection();
-  if (!selection?.focusNode) return false;
-  const range = document.createRange(), box = said.getBoundingClientRect();
-  range.setStart(selection.focusNode, selection.focusOffset);
-  const caret = range.getClientRects()[0];
-  const line = parseFloat(getComputedStyle(said).lineHeight) || 28;
-  return !caret || (last ? caret.bottom > box.bottom - line : caret.top < box.top + line);
-}
-
 feed.addEventListener("keydown", (event) => {
   if (!page.writing || event.altKey) return;
   const { key, shiftKey } = event;
@@ -169,17 +148,6 @@ feed.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-
-/** Whether the end of the selection that moves is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
-function atEdge(said, last) {
-  const selection = getSelection();
-  if (!selection?.focusNode) return false;
-  const range = document.createRange();
-  range.selectNodeContents(said);
-  if (last) range.setStart(selection.focusNode, selection.focusOffset);
-  else range.setEnd(selection.focusNode, selection.focusOffset);
-  return !range.toString().trim();
-}
 
 /** Select the fields as a whole of which something is selected. */
 function whole() {

@@ -1,6 +1,5 @@
 // @ts-check
 /* The place in the text of whoever writes: the field, the caret in it, and the word there. */
-import { select } from "./dom.js";
 import { letters, placeAfter } from "./retyped.js";
 import { page } from "./state.js";
 import { bringIntoView, feed, spans } from "./text.js";
@@ -34,27 +33,24 @@ export function wordsIn(said) {
   return block ? block.paragraph.words.slice(block.from, block.to) : [];
 }
 
+/** The text of a field up to a place in it, or from there on; null: the place is elsewhere.
+    @param {HTMLElement} said @param {Node | null} node @param {number} offset @param {boolean} [onward] */
+export function textTo(said, node, offset, onward = false) {
+  if (!node || !said.contains(node)) return null;
+  const range = document.createRange();
+  range.selectNodeContents(said);
+  if (onward) range.setStart(node, offset); else range.setEnd(node, offset);
+  return range.toString();
+}
+
 /** What is before the end of the selection, or of its start, in a field. @param {HTMLElement} said @param {boolean} start */
 export function before(said, start = false) {
   const selection = getSelection();
   if (!selection?.rangeCount) return null;
-  const chosen = selection.getRangeAt(0);
-  if (!said.contains(chosen.startContainer) || !said.contains(chosen.endContainer)) return null;
-  const range = document.createRange();
-  range.selectNodeContents(said);
-  if (start) range.setEnd(chosen.startContainer, chosen.startOffset);
-  else range.setEnd(chosen.endContainer, chosen.endOffset);
-  return range.toString();
-}
-
-/** What is in a field before the end that moves of a selection across several. @param {HTMLElement} said */
-function beforeFocus(said) {
-  const selection = getSelection();
-  if (!selection?.focusNode || !said.contains(selection.focusNode)) return null;
-  const range = document.createRange();
-  range.selectNodeContents(said);
-  range.setEnd(selection.focusNode, selection.focusOffset);
-  return range.toString();
+  const { startContainer, startOffset, endContainer, endOffset } = selection.getRangeAt(0);
+  const first = textTo(said, startContainer, startOffset), whole = textTo(said, endContainer, endOffset);
+  if (first === null || whole === null) return null;
+  return start ? first : whole;
 }
 
 /** What puts the caret where it is now once the paragraphs are made anew, after as many letters of the same words, and
@@ -113,39 +109,37 @@ export function putCaret(w, count, open = false, spaced = false) {
   if (!span || !node) return;
   const at = placeAfter(node.textContent ?? "", count, spaced);
   span.closest("p")?.focus({ preventScroll: true });
-  const range = document.createRange();
   if (open) {
     const space = document.createTextNode(" ");
     span.after(space);
-    range.setStart(space, 1);
+    getSelection()?.collapse(space, 1);
   } else {
-    range.setStart(node, at);
+    getSelection()?.collapse(node, at);
   }
-  range.collapse(true);
-  select(range);
 }
 
-/** Whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
-export function atEnd(said, last) {
-  if (!getSelection()?.isCollapsed) return false;
-  const text = before(said) ?? "";
-  return last ? letters(text) === letters(said.textContent ?? "") : letters(text) === 0;
+/** Whether the end of the selection that moves is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+export function atEdge(said, last) {
+  const selection = getSelection();
+  return selection !== null && textTo(said, selection.focusNode, selection.focusOffset, last)?.trim() === "";
 }
 
-/** Whether the caret is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
+/** Whether the end of the selection that moves is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
 export function inOuterLine(said, last) {
   const selection = getSelection();
-  if (!selection?.rangeCount) return false;
-  const box = said.getBoundingClientRect();
-  const caret = selection.getRangeAt(0).getClientRects()[0] ?? box;
+  if (!selection?.focusNode) return false;
+  const range = document.createRange(), box = said.getBoundingClientRect();
+  range.setStart(selection.focusNode, selection.focusOffset);
+  const caret = range.getClientRects()[0];
   const line = parseFloat(getComputedStyle(said).lineHeight) || 28;
-  return last ? caret.bottom > box.bottom - line : caret.top < box.top + line;
+  return !caret || (last ? caret.bottom > box.bottom - line : caret.top < box.top + line);
 }
 
 /** The word with the caret, or -1. */
 export function wordNow() {
   const field = fieldNow();
-  const text = field && (before(field) ?? beforeFocus(field));
+  const selection = getSelection();
+  const text = field && selection && (before(field) ?? textTo(field, selection.focusNode, selection.focusOffset));
   if (!field || text === null) return -1;
   let left = letters(text);
   const list = wordsIn(field);

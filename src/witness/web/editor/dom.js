@@ -153,10 +153,3 @@ export function write(element, text, what) {
   element.textContent = text;
   element.ariaLabel = `${text}: ${what}`;
 }
-
-/** Choose a part of the text, or put the caret there. @param {Range} range */
-export function select(range) {
-  const selection = getSelection();
-  selection?.removeAllRanges();
-  selection?.addRange(range);
-}

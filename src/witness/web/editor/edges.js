@@ -7,9 +7,9 @@ import { $, make, toast } from "./dom.js";
 import { speakerOf } from "./names.js";
 import { paragraphNow } from "./selection.js";
 import { audio, seek } from "./sound.js";
-import { data, page, refused, take, transcript } from "./state.js";
+import { data, on, page, refused, take, transcript } from "./state.js";
 import { main } from "./text.js";
-import { showStretch, timeAt, whenDrawn, xOf } from "./timeline.js";
+import { showStretch, timeAt, xOf } from "./timeline.js";
 import { piecesOf } from "./transcript.js";
 import { settle } from "./writing.js";
 
@@ -61,7 +61,7 @@ function place() {
     element.ariaValueText = exact(at);
   }
 }
-whenDrawn(place);
+on("drawn", place);
 
 /** A time with hundredths of a second. @param {number} ms */
 const exact = (ms) => `${clock(ms)}.${String(Math.floor(Math.round(ms) / 10) % 100).padStart(2, "0")}`;

@@ -9,13 +9,13 @@ import { ask, pick } from "./dialogs.js";
 import { $, make, toast } from "./dom.js";
 import { justHeard } from "./doubts.js";
 import { showEdges } from "./edges.js";
-import { keepDraft, data, edits, page, refused, stepsChanged, take, transcript, words } from "./state.js";
+import { keepDraft, data, edits, on, page, refused, take, tell, transcript, words } from "./state.js";
 import { nameOf, speakerOf } from "./names.js";
 import { chosenWords, meant, paragraphNow, unchoose } from "./selection.js";
 import { audio } from "./sound.js";
 import { reveal } from "./text.js";
 import { piecesOf } from "./transcript.js";
-import { settle, whenOwnerless, writeAt, writeIn } from "./writing.js";
+import { settle, writeAt, writeIn } from "./writing.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Paragraph } from "./derive.js" */
 
@@ -158,10 +158,10 @@ export function fillIn(paragraph) {
   if (!refused()) writeIn(page.paragraphs.indexOf(paragraph));
 }
 
-whenOwnerless(async (gap, text) => {
+on("ownerless", async (gap, text) => {
   const choices = [...page.speakers.map((one) => speakerChoice(one.who)), NEW_SPEAKER];
   const who = await pick("Who said it?", shortened(text), choices);
-  if (who === null) { stepsChanged(); return; }
+  if (who === null) { tell("steps", false); return; }
   await move([transcript.gapWord[gap]], who, { kind: "fill", gap, text });
 });
 

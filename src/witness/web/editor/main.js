@@ -73,22 +73,27 @@ function showNames() {
   showTools();
 }
 
-/** Rebuild the page after a step; what was at the top of the window stays there. */
-function refresh() {
+/** Lay out the text again once `change` is done; what is at the top of the window stays there. @param {() => void} change @param {() => void} show */
+function layOutAgain(change, show) {
   collapse(); // what was selected has other elements now
   const stay = staying(), caret = keepingCaret(), focus = focusing();
-  keepDraft();
-  deriveNow();
-  page.chosen = null;
-  searchAgain();
+  change();
   clear();
   layOut();
   stay();
-  showAll();
+  show();
   showTools();
   caret();
   focus();
 }
+
+/** Rebuild the page after a step. */
+const refresh = () => layOutAgain(() => {
+  keepDraft();
+  deriveNow();
+  page.chosen = null;
+  searchAgain();
+}, showAll);
 
 function showAll() {
   const { desk, blocks } = page;
@@ -117,15 +122,7 @@ window.addEventListener("resize", () => {
   if (window.innerWidth === lastWidth) { soon(); return; }
   lastWidth = window.innerWidth;
   settle();
-  collapse();
-  const stay = staying(), caret = keepingCaret(), focus = focusing();
-  clear();
-  layOut();
-  stay();
-  render();
-  showTools();
-  caret();
-  focus();
+  layOutAgain(() => {}, render);
 });
 window.addEventListener("hashchange", followHash);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);

@@ -3,7 +3,7 @@
 import { above } from "./transcript.js";
 import { clock } from "./clock.js";
 import { $ } from "./dom.js";
-import { data, page, positionChanged, words } from "./state.js";
+import { data, page, tell, words } from "./state.js";
 import { paint, reveal } from "./text.js";
 
 export const audio = new Audio();
@@ -151,7 +151,7 @@ function showPosition() {
     paint([before, w]);
     if (w >= 0 && page.following && page.hasSound && !audio.paused && isCalm()) reveal(w);
   }
-  positionChanged();
+  tell("position");
 }
 
 let ticking = false;

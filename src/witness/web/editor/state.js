@@ -49,27 +49,26 @@ export function deriveNow() {
   Object.assign(page, derive(transcript, edits.steps));
 }
 
-/* ---------- who is told ---------- */
-
-/** @type {{ steps: ((onlyNames: boolean) => void)[], position: (() => void)[] }} */
-const listeners = { steps: [], position: [] };
+/* ---------- events ---------- */
 
 /**
- * Be told of steps that were taken or undone, and whether they are names only; or of another position in the sound.
- * @template {keyof typeof listeners} What
- * @param {What} what
- * @param {(typeof listeners)[What][number]} listener
+ * Events of the page, with their values. `steps` were taken or undone, `onlyNames`: nothing but names changed; `position`: it
+ * is another one in the sound; `drawn`: the timeline was; `across`: a selection is about to go on in another paragraph;
+ * `ownerless`: a text was written where nobody knows who speaks; `saved`: corrections were.
+ * @typedef {{ steps: [onlyNames: boolean], position: [], drawn: [], across: [], ownerless: [gap: number, text: string], saved: [] }} Events
  */
-export function on(what, listener) {
-  listeners[what].push(/** @type {() => void} */ (listener));
+
+/** @type {Record<string, ((...values: any) => void)[]>} */
+const listeners = {};
+
+/** Do something at each event of a name. @template {keyof Events} Name @param {Name} name @param {(...values: Events[Name]) => void} act */
+export function on(name, act) {
+  (listeners[name] ??= []).push(act);
 }
 
-export function stepsChanged(onlyNames = false) {
-  for (const listener of listeners.steps) listener(onlyNames);
-}
-
-export function positionChanged() {
-  for (const listener of listeners.position) listener();
+/** @template {keyof Events} Name @param {Name} name @param {Events[Name]} values */
+export function tell(name, ...values) {
+  for (const act of listeners[name] ?? []) act(...values);
 }
 
 /* ---------- steps ---------- */
@@ -86,18 +85,18 @@ export function refused(noting = false) {
 export function take(...made) {
   if (refused(made.every((one) => one.kind === "note"))) return;
   edits.take(made);
-  stepsChanged(made.every((one) => one.kind === "name"));
+  tell("steps", made.every((one) => one.kind === "name"));
 }
 
 export function undo() {
   if (refused() || !edits.undo()) return;
-  stepsChanged();
+  tell("steps", false);
   toast("Undone");
 }
 
 export function redo() {
   if (refused() || !edits.redo()) return;
-  stepsChanged();
+  tell("steps", false);
   toast("Redone");
 }
 

@@ -7,7 +7,7 @@ import { COLORS, isStriped } from "./colors.js";
 import { initials, nameOf } from "./names.js";
 import { showMoment, unchoose } from "./selection.js";
 import { play, seek } from "./sound.js";
-import { data, edits, on, page, words } from "./state.js";
+import { data, edits, on, page, tell, words } from "./state.js";
 import { barHeight } from "./text.js";
 
 const AXIS = 16;
@@ -82,11 +82,6 @@ export function xOf(ms) {
 /** The time at a place of the canvas. @param {number} x */
 export const timeAt = (x) => (geometry ? timeAcross(geometry, x) : data.start);
 
-/** @type {() => void} what lies on the timeline, and moves with it */
-let drawn = () => {};
-/** @param {typeof drawn} act */
-export function whenDrawn(act) { drawn = act; }
-
 /** @param {string} color @param {string} paper */
 function stripes(color, paper) {
   const tile = document.createElement("canvas");
@@ -133,7 +128,7 @@ export function drawTimeline() {
   $("whole").textContent = ` / ${clock(data.end)}`;
   enable($("wider"), view[1] - view[0] < duration);
   drawPlayhead();
-  drawn();
+  tell("drawn");
 }
 
 /** Draw nothing but lanes. @param {Geometry} geometry */

@@ -1,14 +1,14 @@
 // @ts-check
 /* Writing in the transcript: a paragraph is a field, and what is typed there becomes steps a moment later. */
-import { beforeGoingAcross, isAcross, leave, takeOut, textAcross } from "./across.js";
-import { atEnd, before, blockOf, fieldNow, hold, inOuterLine, putCaret, wordsIn } from "./caret.js";
+import { isAcross, leave, takeOut, textAcross } from "./across.js";
+import { atEdge, before, blockOf, fieldNow, hold, inOuterLine, putCaret, wordsIn } from "./caret.js";
 import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
-import { $, around, composes, select, toast } from "./dom.js";
+import { $, around, composes, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
 import { beginning, over, overtyped, respelled, rewriting, letters } from "./retyped.js";
 import { resume, seek } from "./sound.js";
-import { page, redo, refused, stepsChanged, take, transcript, undo, words } from "./state.js";
+import { on, page, redo, refused, take, tell, transcript, undo, words } from "./state.js";
 import { keep, kept } from "./storage.js";
 import { bringIntoView, editable, feed, reveal, shownBlock, spans } from "./text.js";
 import { piecesOf } from "./transcript.js";
@@ -46,9 +46,7 @@ export function writeAt(w) {
   const span = spans.get(w);
   if (!span) return;
   span.closest("p")?.focus({ preventScroll: true });
-  const range = document.createRange();
-  range.selectNodeContents(span);
-  select(range);
+  getSelection()?.selectAllChildren(span);
 }
 
 /** Write what was said in a paragraph without words. @param {number} number */
@@ -65,11 +63,6 @@ export function writeIn(number) {
   typed = { said, list: [], gap: paragraph.gap, who: paragraph.who };
   said.focus({ preventScroll: true });
 }
-
-/** @type {((gap: number, text: string) => void)} what asks whose a stretch is of which nobody knows who speaks */
-let ownerless = () => {};
-/** @param {typeof ownerless} ask */
-export function whenOwnerless(ask) { ownerless = ask; }
 
 /** Make steps of what was typed. Whether there was something. */
 export function settle() {
@@ -89,7 +82,7 @@ export function settle() {
     if (!now.how) offerElsewhere(now.list, had);
     return true;
   }
-  if (now.gap >= 0 || trouble || now.how) stepsChanged(); // show again what there was
+  if (now.gap >= 0 || trouble || now.how) tell("steps", false); // show again what there was
   else page.desk?.changed();
   return false;
 }
@@ -98,7 +91,7 @@ export function settle() {
 function filled({ gap, who }, text) {
   if (!text) return [];
   if (who >= 0) return [{ kind: "fill", gap, text }];
-  ownerless(gap, text);
+  tell("ownerless", gap, text);
   return [];
 }
 
@@ -162,7 +155,7 @@ function join(number) {
 
 /* ---------- over several paragraphs ---------- */
 
-beforeGoingAcross(settle);
+on("across", settle);
 
 /** Type a text in the place of what is selected across paragraphs. @param {string} text @param {boolean} [apart] begin a paragraph there */
 function overwrite(text, apart = false) {
@@ -249,14 +242,17 @@ feed.addEventListener("beforeinput", (event) => {
 });
 const BREAKS = ["insertParagraph", "insertLineBreak"];
 
+/** Whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+const caretAt = (said, last) => getSelection()?.isCollapsed === true && atEdge(said, last);
+
 /** What divides a paragraph, or takes out what is between two, whichever key or keyboard on a screen it comes from. Returns
     whether it was that. @param {string} type */
 function partsOrJoins(type) {
   const said = fieldNow();
   if (!said) return false;
   if (BREAKS.includes(type)) { split(said); return true; }
-  if (/^delete\w*Backward$/.test(type) && atEnd(said, false)) return join(blockOf(said));
-  return /^delete\w*Forward$/.test(type) && atEnd(said, true) && join(blockOf(said) + 1);
+  if (/^delete\w*Backward$/.test(type) && caretAt(said, false)) return join(blockOf(said));
+  return /^delete\w*Forward$/.test(type) && caretAt(said, true) && join(blockOf(said) + 1);
 }
 document.addEventListener("visibilitychange", settle);
 window.addEventListener("pagehide", settle);
@@ -273,14 +269,12 @@ function insert(text) {
   const { startContainer: node, startOffset: at } = range;
   if (node instanceof Text) {
     node.insertData(at, text);
-    range.setStart(node, at + text.length);
+    selection.collapse(node, at + text.length);
   } else {
     const fresh = document.createTextNode(text);
     range.insertNode(fresh);
-    range.setStart(fresh, text.length);
+    selection.collapse(fresh, text.length);
   }
-  range.collapse(true);
-  select(range);
   said.dispatchEvent(new InputEvent("input", { bubbles: true }));
   return true;
 }
@@ -303,8 +297,8 @@ export function keyWhileWriting(event, said) {
   const left = right === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
   if (key === "ArrowUp" && inOuterLine(said, false)) leaveTo(said, -1, true);
   else if (key === "ArrowDown" && inOuterLine(said, true)) leaveTo(said, 1, false);
-  else if (key === left && atEnd(said, false)) leaveTo(said, -1, true);
-  else if (key === right && atEnd(said, true)) leaveTo(said, 1, false);
+  else if (key === left && caretAt(said, false)) leaveTo(said, -1, true);
+  else if (key === right && caretAt(said, true)) leaveTo(said, 1, false);
   else return false;
   return true;
 }
