@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from witness.bench import accuracy_report, measurement, run_folder, scoring
 from witness.bench.accuracy_report import AccuracyOutcome
 from witness.bench.measurement import Failure
@@ -34,7 +36,6 @@ from witness.formats.registry import Format
 from witness.models import catalogue
 from witness.options import Options, Runtime
 from witness.progress import Reporter
-from witness.schema import Turn
 from witness.storage import atomic
 from witness.text import clock, number
 
@@ -103,7 +104,9 @@ def find(audio: Path, references: Path) -> tuple[tuple[Case, ...], tuple[str, ..
     the ending, and so is an RTTM file about one recording; a file about several goes by the names in it.
     Raises InputError.
     """
-    turns = _references(references)
+    turns = scoring.read(references, by_file=True)
+    if named := next((name for name in turns if "/" in name), None):
+        raise InputError(f"{references}: {named} cannot be the name of a file; rename it there")
     recordings = _recordings(audio)
     cases, missing = [], []
     for name, reference in sorted(turns.items()):
@@ -131,23 +134,6 @@ def _recordings(folder: Path) -> dict[str, list[Path]]:
         if path.suffix.lower() not in NO_AUDIO and not path.name.startswith(".") and path.is_file():
             paths.setdefault(path.stem, []).append(path)
     return paths
-
-
-def _references(folder: Path) -> dict[str, Sequence[Turn]]:
-    """Read the turns of each recording, by its name; from one RTTM file or from all below a folder."""
-    turns: dict[str, Sequence[Turn]] = {}
-    for path in sorted(folder.rglob("*.rttm")) if folder.is_dir() else [folder]:
-        in_file = scoring.read(path)
-        for uri, reference in in_file.items():
-            name = path.stem if len(in_file) == 1 and folder.is_dir() else uri
-            if name in turns:
-                raise InputError(f"{path}: {name} is in another file, too; give each recording once")
-            if "/" in name:
-                raise InputError(f"{path}: {name} cannot be the name of a file; rename it in this file")
-            turns[name] = reference
-    if not turns:
-        raise InputError(f"{folder}: holds no reference; give a folder of RTTM files")
-    return turns
 
 
 def _child_options(plan: AccuracyPlan, models: Models) -> Options:
@@ -195,5 +181,5 @@ def _write_report(out: Path, outcome: AccuracyOutcome) -> None:
     for name, text in accuracy_report.files(outcome).items():
         atomic.write(writers.encode(text), out / name)
     if outcome.manifest.finished is None and not outcome.failed:
-        finished = replace(outcome.manifest, finished=run_folder.now())
-        run_folder.write_json(out / "run.json", finished.to_json())
+        finished = structs.replace(outcome.manifest, finished=run_folder.now())
+        run_folder.write_json(out / "run.json", finished)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+import msgspec
+
 from witness.bench import pictures, score_report, scoring
 from witness.bench.pictures import Axis, Mark, Shape
 from witness.bench.pooling import Pooled
@@ -124,7 +126,7 @@ def _to_json(outcome: AccuracyOutcome) -> str:
     """Serialize the manifest, the scores as in `witness score --json`, and a record per recording."""
     times = outcome.times_real_time
     document = {
-        **outcome.manifest.to_json(),
+        **msgspec.to_builtins(outcome.manifest),
         "audio_seconds": outcome.duration,
         "wall_seconds": outcome.wall,
         "times_real_time": times,
@@ -194,22 +196,21 @@ def _recording_rows(outcome: AccuracyOutcome) -> list[list[str]]:
 
 
 def _fact_rows(manifest: RunManifest) -> list[list[str]]:
-    return [["item", "value"], *([name, str(value)] for name, value in _facts(manifest))]
-
-
-def _facts(manifest: RunManifest) -> Iterator[tuple[str, object]]:
-    yield from asdict(manifest.hardware).items()
-    yield from manifest.versions.items()
-    yield "runtime", _pairs(manifest.runtime)
-    yield "settings", _pairs(manifest.settings)
-    yield "models", _pairs(asdict(manifest.models))
-    yield "settings sha256", manifest.settings_sha256
     tuned = manifest.tuned_on
-    yield "tuned on", "nothing" if tuned is None else _pairs(asdict(tuned))
-    yield "references sha256", manifest.references_sha256
-    yield "source sha256", manifest.source_sha256
-    yield "load before it", "not known" if manifest.load_before is None else manifest.load_before
-    yield "begun", manifest.begun
+    facts: dict[str, object] = {
+        **asdict(manifest.hardware),
+        **manifest.versions,
+        "runtime": _pairs(manifest.runtime),
+        "settings": _pairs(manifest.settings),
+        "models": _pairs(asdict(manifest.models)),
+        "settings sha256": manifest.settings_sha256,
+        "tuned on": "nothing" if tuned is None else _pairs(asdict(tuned)),
+        "references sha256": manifest.references_sha256,
+        "source sha256": manifest.source_sha256,
+        "load before it": "not known" if manifest.load_before is None else manifest.load_before,
+        "begun": manifest.begun,
+    }
+    return [["item", "value"], *([name, str(value)] for name, value in facts.items())]
 
 
 def _pairs(values: Mapping[str, object]) -> str:

@@ -8,13 +8,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from witness.audio import fifo
 from witness.errors import InputError
 from witness.formats.json_document import SCHEMA
 from witness.formats.registry import Format
 from witness.storage import files
+
+T = TypeVar("T")
 
 REFERENCES = (".stm", ".ctm", ".json")
 """Endings of the files in a folder of references; files of the first one that occurs are read."""
@@ -26,6 +28,7 @@ SEGLST = f".{Format.SEGLST.ending}"
 LABEL = re.compile(r"<[^<>\s]*>")  # of an STM line: <o,f0,male>
 MARKS = re.compile(r"\[[^\[\]]*\]|<[^<>]*>")  # not words: [laughter], <unk>
 IGNORED = "ignore_time_segment_in_scoring"
+WORDS = "an STM, CTM or JSON file, or a folder of them"
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,13 @@ def transcript(document: Mapping[str, Any]) -> Said:
 
 
 def _read_file(path: Path) -> dict[str, Said]:
-    readers: dict[str, Callable[[Path], dict[str, Said]]] = {".stm": _stm, ".ctm": _ctm, ".json": _document}
-    if path.suffix.lower() not in readers:
+    ending = path.suffix.lower()
+    if ending == ".json":
+        by_uri = _document(path)
+    elif ending in ROWS:
+        by_uri = _by_recording(parsed(path, *ROWS[ending]))
+    else:
         raise InputError(f"{path}: not .stm, .ctm or .json; words are read from these formats")
-    by_uri = readers[path.suffix.lower()](path)
     if not by_uri:
         raise InputError(f"{path}: no line with words; check that it is in the format of its name")
     if len(by_uri) == 1:
@@ -111,37 +117,21 @@ def _read_file(path: Path) -> dict[str, Said]:
     return by_uri
 
 
-def _stm(path: Path) -> dict[str, Said]:
-    """Read lines of recording, channel, speaker, start, end, perhaps a label, words."""
-    by_uri: dict[str, list[Row]] = {}
-    for number, line, fields in _rows(path):
-        try:
-            uri, _, speaker, start, end, *words = fields
-            times = _times(start, end)
-        except ValueError:
-            raise InputError(f"{path}, line {number}: not an STM line: {line.strip()[:80]}") from None
-        if words and LABEL.fullmatch(words[0]):
-            words = words[1:]
-        text = " ".join(words)
-        if text.lower() == IGNORED:
-            raise InputError(
-                f"{path}, line {number}: parts that are not scored are not supported; remove them"
-            )
-        by_uri.setdefault(uri, []).append(Row(*times, speaker, MARKS.sub(" ", text)))
-    return {uri: Said(_ordered(lines)) for uri, lines in by_uri.items()}
+def _stm(fields: list[str]) -> tuple[str, Row]:
+    """Parse recording, channel, speaker, start, end, perhaps a label, words."""
+    uri, _, speaker, start, end, *words = fields
+    if words and LABEL.fullmatch(words[0]):
+        words = words[1:]
+    return uri, Row(*_times(start, end), speaker, MARKS.sub(" ", " ".join(words)))
 
 
-def _ctm(path: Path) -> dict[str, Said]:
-    """Read lines of recording, channel, start, duration, word, perhaps a confidence."""
-    by_uri: dict[str, list[Row]] = {}
-    for number, line, fields in _rows(path):
-        try:
-            uri, _, start, duration, word, *_ = fields
-            times = _times(start, float(start) + float(duration))
-        except ValueError:
-            raise InputError(f"{path}, line {number}: not a CTM line: {line.strip()[:80]}") from None
-        by_uri.setdefault(uri, []).append(Row(*times, None, MARKS.sub(" ", word)))
-    return {uri: Said(_ordered(lines)) for uri, lines in by_uri.items()}
+def _ctm(fields: list[str]) -> tuple[str, Row]:
+    """Parse recording, channel, start, duration, word, perhaps a confidence."""
+    uri, _, start, duration, word, *_ = fields
+    return uri, Row(*_times(start, float(start) + float(duration)), None, MARKS.sub(" ", word))
+
+
+ROWS = {".stm": ("an STM", _stm), ".ctm": ("a CTM", _ctm)}
 
 
 def _document(path: Path) -> dict[str, Said]:
@@ -152,14 +142,19 @@ def _document(path: Path) -> dict[str, Said]:
     try:
         if isinstance(document, dict):
             return {path.stem: transcript(document)}
-        by_uri: dict[str, list[Row]] = {}
-        for item in document:
-            line = _line(item, "start_time", "end_time", "words")
-            by_uri.setdefault(str(item["session_id"]), []).append(line)
+        return _by_recording(
+            (str(item["session_id"]), _line(item, "start_time", "end_time", "words")) for item in document
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: has no {error} where one is needed; give a file of -f json") from error
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _by_recording(parts: Iterable[tuple[str, Row]]) -> dict[str, Said]:
+    by_uri: dict[str, list[Row]] = {}
+    for uri, row in parts:
+        by_uri.setdefault(uri, []).append(row)
     return {uri: Said(_ordered(lines)) for uri, lines in by_uri.items()}
 
 
@@ -187,12 +182,24 @@ def _is_other_json(document: Any) -> bool:
     )
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield the number, the text and the fields of each line that is not empty and not a comment."""
-    for number, line in enumerate(contents(path).splitlines(), start=1):
+def parsed(path: Path, form: str, parse: Callable[[list[str]], T], give: str = WORDS) -> Iterator[T]:
+    """Yield the parsed fields of each line that is not empty and not a comment. Raises InputError.
+
+    `form` names the format ("an STM"), and `give` the files that a person should give instead.
+    """
+    for number, line in enumerate(contents(path, give).splitlines(), start=1):
         fields = line.split()
-        if fields and not fields[0].startswith(";;"):
-            yield number, line, fields
+        if not fields or fields[0].startswith(";;"):
+            continue
+        if fields[-1].lower() == IGNORED:
+            raise InputError(
+                f"{path}, line {number}: parts that are not scored are not supported; remove them"
+            )
+        try:
+            row = parse(fields)
+        except (IndexError, ValueError) as error:
+            raise InputError(f"{path}, line {number}: not {form} line: {line.strip()[:80]}") from error
+        yield row
 
 
 def _json(path: Path) -> Any:
@@ -202,7 +209,7 @@ def _json(path: Path) -> Any:
         raise InputError(f"{path}: is not valid JSON; give a file of -f json") from error
 
 
-def contents(path: Path, give: str = "an STM, CTM or JSON file, or a folder of them") -> str:
+def contents(path: Path, give: str = WORDS) -> str:
     """Read the text of a file. Raises InputError, which names the files to `give` instead."""
     try:
         content = fifo.read(path, files.LARGEST) if path.is_fifo() else files.read(path)

@@ -230,10 +230,9 @@ def load() -> float | None:
 
     None where the system does not tell.
     """
-    try:
+    with suppress(AttributeError, OSError):  # not on Windows
         return round(os.getloadavg()[0], 1)
-    except (AttributeError, OSError):  # not on Windows
-        return None
+    return None
 
 
 def _processor() -> str:
@@ -245,10 +244,9 @@ def _processor() -> str:
 
 
 def _memory() -> float | None:
-    try:
+    with suppress(AttributeError, OSError, ValueError):  # not on Windows
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
-    except (AttributeError, OSError, ValueError):  # not on Windows
-        return None
+    return None
 
 
 if __name__ == "__main__":

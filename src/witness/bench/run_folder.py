@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct, structs
 
 from witness.bench import measurement
 from witness.bench.measurement import Hardware, Measurement
@@ -23,7 +24,7 @@ from witness.models import catalogue, store
 from witness.options import Options, Runtime
 from witness.progress import Reporter
 from witness.schema import Turn
-from witness.storage import atomic, files
+from witness.storage import atomic, files, typed_json
 
 SCHEMA = "witness-bench/1"
 UNCHANGED = (
@@ -103,8 +104,7 @@ class TunedOn:
     begun: str
 
 
-@dataclass(frozen=True)
-class RunManifest:
+class RunManifest(Struct, frozen=True, tag_field="schema", tag=SCHEMA):
     """Content of run.json. All sha256 are hexadecimal, times are ISO 8601 in UTC."""
 
     split: Split | None
@@ -128,9 +128,6 @@ class RunManifest:
     begun: str
     finished: str | None = None
     """None: not yet, or a recording failed."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -253,7 +250,8 @@ def _permitted(manifest: RunManifest, tuned_on: Path | None) -> RunManifest:
             )
         return manifest
     path = tuned_on / "run.json"
-    _, dev = _parse(path)
+    content = _read(path)
+    dev = _manifest(path, content)
     faults = {
         "is not a run with --split dev": dev.split != "dev",
         "is not finished": not dev.finished,
@@ -266,7 +264,7 @@ def _permitted(manifest: RunManifest, tuned_on: Path | None) -> RunManifest:
                 f"{tuned_on}: {fault}; give a finished run with --split dev, the same settings and other "
                 "recordings"
             )
-    return replace(manifest, tuned_on=TunedOn(files.sha256(_read(path)), dev.settings_sha256, dev.begun))
+    return structs.replace(manifest, tuned_on=TunedOn(files.sha256(content), dev.settings_sha256, dev.begun))
 
 
 def begin(out: Path, manifest: RunManifest) -> RunManifest:
@@ -281,21 +279,21 @@ def begin(out: Path, manifest: RunManifest) -> RunManifest:
             (out / "files").mkdir(exist_ok=True)
         except OSError as error:
             raise OutputError(f"{out}: no folder can be made there ({error.strerror}); change -o") from error
-        write_json(path, manifest.to_json())
+        write_json(path, manifest)
         return manifest
-    document, begun = _parse(path)
-    asked = json.loads(json.dumps(manifest.to_json()))
+    begun = _manifest(path, _read(path))
+    asked = _manifest(path, msgspec.json.encode(manifest))
     for key in UNCHANGED:
-        if document.get(key) != asked[key]:
+        if getattr(begun, key) != getattr(asked, key):
             raise UsageError(
                 f"{out} was begun with other {key.replace('_', ' ')}; choose another folder with -o"
             )
     return begun
 
 
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
+def write_json(path: Path, document: object) -> None:
     """Write a document whole or not at all. Raises OutputError."""
-    atomic.write((json.dumps(document, indent=1) + "\n").encode(), path)
+    atomic.write((json.dumps(msgspec.to_builtins(document), indent=1) + "\n").encode(), path)
 
 
 def _read(path: Path) -> bytes:
@@ -306,18 +304,12 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path}: could not be read ({error.strerror}); give the folder of a run") from error
 
 
-def _parse(path: Path) -> tuple[dict[str, Any], RunManifest]:
+def _manifest(path: Path, content: bytes) -> RunManifest:
     """Read a run.json. Raises InputError."""
-    content = _read(path)
     try:
-        document = json.loads(content)
-        if document["schema"] == SCHEMA:
-            return document, msgspec.convert(document, RunManifest)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: is not valid JSON; give the folder of a run") from error
-    except (msgspec.ValidationError, KeyError, TypeError):
-        pass
-    raise InputError(f"{path}: is not a {SCHEMA} document; give the folder of a run")
+        return typed_json.decode(content, RunManifest)
+    except ValueError as error:
+        raise InputError(f"{path}: is not a {SCHEMA} document ({error}); give the folder of a run") from error
 
 
 def now() -> str:

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from witness._version import install
-from witness.bench import pooling
-from witness.bench.lines import contents
+from witness.bench import lines, pooling
 from witness.bench.pooling import Difference, Pooled
 from witness.errors import InputError, WitnessError
 from witness.formats import rttm
@@ -98,17 +97,22 @@ class SpeakerCounts:
     """Speakers per file, hypothesis minus reference; below zero: too few are found."""
 
 
-def read(path: Path) -> dict[str, list[Turn]]:
-    """Read the turns of an RTTM file, or of every .rttm below a folder, by uri. Raises InputError."""
+def read(path: Path, *, by_file: bool = False) -> dict[str, list[Turn]]:
+    """Read the turns of an RTTM file, or of every .rttm below a folder, by uri.
+
+    `by_file`: a file about one recording in a folder counts by its own name. Raises InputError.
+    """
     files = sorted(path.rglob("*.rttm")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: no .rttm file in this folder")
     by_uri: dict[str, list[Turn]] = {}
     for file in files:
-        for uri, turns in rttm.parse(contents(file, "an RTTM file or a folder of them"), str(file)).items():
-            if uri in by_uri:
-                raise InputError(f"{file}: {uri} is in another file, too; give each recording once")
-            by_uri[uri] = turns
+        in_file = rttm.parse(lines.contents(file, "an RTTM file or a folder of them"), str(file))
+        for uri, turns in in_file.items():
+            name = file.stem if by_file and path.is_dir() and len(in_file) == 1 else uri
+            if name in by_uri:
+                raise InputError(f"{file}: {name} is in another file, too; give each recording once")
+            by_uri[name] = turns
     return by_uri
 
 
@@ -118,25 +122,19 @@ def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:
     Each line of a UEM file is one part: uri, channel, start and end. Of a folder, all .uem files are read.
     """
     parts: dict[str, list[tuple[float, float]]] = {}
-    if path.is_dir():
-        for file in sorted(path.rglob("*.uem")):
-            for uri, spans in read_uem(file).items():
-                parts.setdefault(uri, []).extend(spans)
-        if not parts:
-            raise InputError(f"{path}: holds no .uem file with a line in it")
-        return parts
-    for number, line in enumerate(contents(path, "a UEM file").splitlines(), start=1):
-        fields = line.split()
-        if not fields or fields[0].startswith(";;"):
-            continue
-        try:
-            start, end = float(fields[2]), float(fields[3])
-            if not 0 <= start < end <= LONGEST:  # nor is not-a-number
-                raise ValueError
-            parts.setdefault(fields[0], []).append((start, end))
-        except (IndexError, ValueError) as error:
-            raise InputError(f"{path}, line {number}: not a UEM line: {line.strip()[:80]}") from error
+    for file in sorted(path.rglob("*.uem")) if path.is_dir() else [path]:
+        for uri, span in lines.parsed(file, "a UEM", _uem_line, "a UEM file"):
+            parts.setdefault(uri, []).append(span)
+    if not parts and path.is_dir():
+        raise InputError(f"{path}: holds no .uem file with a line in it")
     return parts
+
+
+def _uem_line(fields: list[str]) -> tuple[str, tuple[float, float]]:
+    start, end = float(fields[2]), float(fields[3])
+    if not 0 <= start < end <= LONGEST:  # nor is not-a-number
+        raise ValueError
+    return fields[0], (start, end)
 
 
 Recording = TypeVar("Recording")

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec import Struct, structs, to_builtins
 
 from witness.bench import measurement
 from witness.bench.measurement import Failure, Hardware, Measurement
@@ -21,8 +23,6 @@ from witness.schema import SAMPLE_RATE, WINDOW_SAMPLES
 from witness.text import clock, number, table
 from witness.tracing import Call
 from witness.transcript.assemble import STAGES
-
-SCHEMA = "witness-speed/1"
 
 Way = Literal["run", "serial", "profiled"]
 """As usual; with the words after the speakers; with onnxruntime's profiler on."""
@@ -74,8 +74,7 @@ class Profiled:
     """Additional time, as a share of the usual time."""
 
 
-@dataclass(frozen=True)
-class FileSpeed:
+class FileSpeed(Struct, frozen=True, omit_defaults=True):
     """Speed of one recording. Everything but the walls is a median over the runs; times are seconds."""
 
     name: str
@@ -106,14 +105,16 @@ class FileSpeed:
     profiled: Profiled | None = None
 
 
-@dataclass(frozen=True)
-class Timings:
-    """Speeds of all recordings, and the machine that they were measured on."""
+class Timings(Struct, frozen=True, tag_field="schema", tag="witness-speed/1"):
+    """Speeds of all recordings and the machine that measured them, as in the JSON."""
 
     hardware: Hardware
     versions: Mapping[str, str]
     source_sha256: str
-    plan: SpeedPlan
+    runtime: Runtime
+    options: Mapping[str, Any]
+    """The options that have a value."""
+    repeat: int
     load_before: float | None
     """Value of `measurement.load`."""
     files: tuple[FileSpeed, ...]
@@ -135,7 +136,14 @@ def measure(paths: Sequence[Path], plan: SpeedPlan, reporter: Reporter) -> Timin
             reporter.note(f"{path}: without a recognizer there is nothing to run beside the diarizer")
         speeds.append(_summary(path.name, runs))
     return Timings(
-        measurement.hardware(), measurement.versions(), measurement.source_sha256(), plan, load, tuple(speeds)
+        measurement.hardware(),
+        measurement.versions(),
+        measurement.source_sha256(),
+        plan.runtime,
+        {name: value for name, value in asdict(plan.options).items() if value is not None},
+        plan.repeat,
+        load,
+        tuple(speeds),
     )
 
 
@@ -177,10 +185,10 @@ def _summary(name: str, runs: Mapping[Way, Sequence[Measurement]]) -> FileSpeed:
     )
     if "serial" in runs and first.mode is not None:
         words = median(run.seconds("transcription") or 0.0 for run in runs["serial"])
-        speed = replace(speed, serial=serial(median(run.wall for run in runs["serial"]), words, wall))
+        speed = structs.replace(speed, serial=serial(median(run.wall for run in runs["serial"]), words, wall))
     if "profiled" in runs:
         profiled = median(speed.walls["profiled"])
-        speed = replace(speed, profiled=Profiled(profiled, round(profiled / wall - 1, 4)))
+        speed = structs.replace(speed, profiled=Profiled(profiled, round(profiled / wall - 1, 4)))
     return speed
 
 
@@ -252,34 +260,14 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def to_json(speed: Timings) -> str:
     """Serialize every run in one document; without serial or profiled runs it lacks their key."""
-    options = asdict(speed.plan.options)
-    document = {
-        "schema": SCHEMA,
-        "hardware": asdict(speed.hardware),
-        "versions": speed.versions,
-        "source_sha256": speed.source_sha256,
-        "runtime": asdict(speed.plan.runtime),
-        "options": {name: value for name, value in options.items() if value is not None},
-        "repeat": speed.plan.repeat,
-        "load_before": speed.load_before,
-        "files": [
-            {
-                name: value
-                for name, value in asdict(file).items()
-                if name not in ("serial", "profiled") or value is not None
-            }
-            for file in speed.files
-        ],
-    }
-    return json.dumps(document, indent=1) + "\n"
+    return json.dumps(to_builtins(speed), indent=1) + "\n"
 
 
 def to_text(speed: Timings) -> str:
     """Render a table per recording."""
-    plan = speed.plan
     head = (
-        f"{speed.hardware.processor}, {plan.runtime.threads or speed.hardware.cores} threads, median of "
-        f"{plan.repeat}, load before it {number(speed.load_before, '.1f')}"
+        f"{speed.hardware.processor}, {speed.runtime.threads or speed.hardware.cores} threads, median of "
+        f"{speed.repeat}, load before it {number(speed.load_before, '.1f')}"
     )
     return "\n\n".join([head, *("\n".join(_lines(file)) for file in speed.files)]) + "\n"
 

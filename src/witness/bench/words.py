@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,7 @@ from witness.bench.pooling import Difference, Pooled
 from witness.errors import InputError, WitnessError
 from witness.progress import SILENT, Reporter
 from witness.schema import Float64
-from witness.text import UNSPACED
+from witness.text import unspaced
 
 NORMALIZATION = (
     "words/1: NFKC, lower case, no punctuation but apostrophes inside words, hyphens part words, "
@@ -183,12 +184,13 @@ def owners(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
     `pairs`: (true speaker, found speaker) of each word. Speakers without a counterpart are left out.
     """
-    rows, columns = (sorted(set(side)) for side in zip(*pairs, strict=True)) if pairs else ([], [])
-    table = np.zeros((len(rows), len(columns)))
-    for true, assigned in pairs:
-        table[rows.index(true), columns.index(assigned)] += 1
-    places = zip(*linear_sum_assignment(table, maximize=True), strict=True)
-    return {rows[row]: columns[column] for row, column in places}
+    if not pairs:
+        return {}
+    rows, columns = (sorted(set(side)) for side in zip(*pairs, strict=True))
+    counts = Counter(pairs)
+    table = [[counts[row, column] for column in columns] for row in rows]
+    best = zip(*linear_sum_assignment(table, maximize=True), strict=True)
+    return {rows[row]: columns[column] for row, column in best}
 
 
 def pool(scores: Sequence[WordScore]) -> dict[Measure, Pooled]:
@@ -240,10 +242,8 @@ def _score(uri: str, reference: Said, hypothesis: Said) -> WordScore:
         people = (_speakers(reference), _speakers(hypothesis))
         if max(people) <= MOST_SPEAKERS:
             counts |= _by_speaker(uri, reference, hypothesis)
-            by_speaker, plain = counts[CPWER], counts[WER]
-            counts[COST] = Counts(
-                by_speaker[0] - plain[0], by_speaker[1] - plain[1], by_speaker[2] - plain[2], len(truth)
-            )
+            costs = [more - fewer for more, fewer in zip(counts[CPWER][:3], counts[WER][:3], strict=True)]
+            counts[COST] = Counts._make([*costs, len(truth)])
         said_by = [(str(a.speaker), str(b.speaker)) for a, b in same]
         names = owners(said_by)
         wrong = sum(names.get(true) != assigned for true, assigned in said_by)
@@ -345,10 +345,10 @@ def _parted(text: str) -> Iterator[str]:
         if letter != "'" and category not in "LMN":
             letter = " "
         elif category != "M":
-            unspaced = letter >= UNSPACED[0][0] and any(first <= letter <= last for first, last in UNSPACED)
-            if unspaced or after_unspaced:
+            is_unspaced = unspaced(letter)
+            if is_unspaced or after_unspaced:
                 yield " "
-            after_unspaced = unspaced
+            after_unspaced = is_unspaced
         yield letter
 
 

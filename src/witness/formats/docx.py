@@ -9,21 +9,23 @@ import io
 import zipfile
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from witness.formats.reading import Line, NotedPassage, Reading, for_xml, locate, noted_passages
+import docx
+from docx.document import Document
+from docx.enum.style import WD_STYLE_TYPE
+from docx.enum.text import WD_COLOR_INDEX
+from docx.oxml import OxmlElement
+from docx.oxml.ns import qn
+from docx.shared import Pt, RGBColor
+from docx.styles.style import CharacterStyle, ParagraphStyle
+from docx.text.paragraph import Paragraph
+from docx.text.run import Run
+
+from witness.formats.reading import Line, NotedPassage, Reading, for_xml, locate, noted_passages, zipped
 from witness.languages import RIGHT_TO_LEFT
 from witness.text import clock
 
-if TYPE_CHECKING:
-    from docx.document import Document
-    from docx.styles.style import CharacterStyle, ParagraphStyle
-    from docx.text.paragraph import Paragraph
-    from docx.text.run import Run
-
-DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of the files in the archive, the earliest that a ZIP can express: the same transcript gives the
-same bytes."""
 AFTER_DIRECTION = """
 adjustRightInd snapToGrid spacing ind contextualSpacing mirrorIndents suppressOverlap jc textDirection
 textAlignment textboxTightWrap outlineLvl divId cnfStyle rPr sectPr pPrChange
@@ -33,8 +35,6 @@ textAlignment textboxTightWrap outlineLvl divId cnfStyle rPr sectPr pPrChange
 
 def write(reading: Reading) -> bytes:
     """Return title, speakers' shares and warnings; for each line the speaker with the time, and the text."""
-    import docx
-
     document = docx.Document()
     speaker, text, pause, warning, time = _styles(document)
     _set_language(document, reading.transcript.language, [speaker, text])
@@ -58,7 +58,10 @@ def write(reading: Reading) -> bytes:
             _in_language(said, line.language, reading.transcript.language)
     for passage, pieces in zip(passages, runs, strict=True):
         _comment(document, passage, pieces)
-    return _archive(document)
+    file = io.BytesIO()
+    document.save(file)
+    with zipfile.ZipFile(file) as archive:  # python-docx writes the time into it
+        return zipped({name: archive.read(name) for name in archive.namelist()})
 
 
 def _noted(
@@ -69,8 +72,6 @@ def _noted(
     runs: list[list[Run]],
 ) -> Paragraph:
     """Add the text of a line, with noted passages highlighted; `runs` collects the pieces of each passage."""
-    from docx.enum.text import WD_COLOR_INDEX
-
     located = locate(line, passages)
     if not located:
         return _add(document, line.text or "", style)
@@ -89,8 +90,6 @@ def _noted(
 
 def _comment(document: Document, passage: NotedPassage, runs: Sequence[Run]) -> None:
     """Add a comment with the codes and the text, without a date; a mere highlight needs none."""
-    from docx.oxml.ns import qn
-
     if not passage.whole:
         return
     if not runs:  # a correction removed its words
@@ -110,9 +109,6 @@ def _styles(
     document: Document,
 ) -> tuple[ParagraphStyle, ParagraphStyle, ParagraphStyle, ParagraphStyle, CharacterStyle]:
     """Return the styles of speakers, texts, pauses, warnings and times."""
-    from docx.enum.style import WD_STYLE_TYPE
-    from docx.shared import Pt, RGBColor
-
     gray = RGBColor(0x60, 0x60, 0x60)
 
     def paragraph(name: str, before: float, after: float) -> ParagraphStyle:
@@ -140,9 +136,6 @@ def _styles(
 
 def _set_language(document: Document, language: str | None, styles: Sequence[ParagraphStyle]) -> None:
     """Set the language for the spelling, and the direction of the text in these styles."""
-    from docx.oxml import OxmlElement
-    from docx.oxml.ns import qn
-
     if language is None:
         return
     for element in document.styles.element.iter(qn("w:lang")):
@@ -155,9 +148,6 @@ def _set_language(document: Document, language: str | None, styles: Sequence[Par
 
 def _in_language(paragraph: Paragraph, language: str | None, usual: str | None) -> None:
     """Mark a paragraph in another language than the document."""
-    from docx.oxml import OxmlElement
-    from docx.oxml.ns import qn
-
     if language in (None, usual):
         return
     for run in paragraph.runs:
@@ -172,8 +162,6 @@ def _in_language(paragraph: Paragraph, language: str | None, usual: str | None) 
 
 
 def _name_language(element: Any, language: str) -> None:
-    from docx.oxml.ns import qn
-
     for script in ("w:val", "w:eastAsia", "w:bidi"):
         element.set(qn(script), language)
 
@@ -191,13 +179,3 @@ def _describe(document: Document, title: str) -> None:
     for element in list(properties._element):  # python-docx has no method to remove a date
         if element.tag.endswith(("}created", "}modified")):
             properties._element.remove(element)
-
-
-def _archive(document: Document) -> bytes:
-    """Return the file, without the time of writing."""
-    written, file = io.BytesIO(), io.BytesIO()
-    document.save(written)
-    with zipfile.ZipFile(written) as before, zipfile.ZipFile(file, "w") as after:
-        for name in before.namelist():
-            after.writestr(zipfile.ZipInfo(name, DATE), before.read(name), zipfile.ZIP_DEFLATED)
-    return file.getvalue()

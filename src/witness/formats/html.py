@@ -43,8 +43,6 @@ from witness.web import bundle
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
-
 CORRECTIONS = "witness-corrections/1"
 """The schema of a page's file of corrections."""
 
@@ -85,19 +83,18 @@ def transcript_page(
     `served` holds the data that the page needs to save corrections on its server, and `script` the addresses
     of its modules there, the entry last; None: the page is a file of its own, which connects to nothing.
     """
-    speakers = _speakers(transcript)
-    columns = _columns(transcript, speakers)
+    columns = _columns(transcript)
     head = {
         "title": title,
         "schema": CORRECTIONS,
         "sha256": transcript.audio.sha256,
         # The browser keeps corrections for a page of the same words and speakers only.
-        "page": _identity(transcript, speakers, columns),
+        "page": identity(transcript, columns),
         "start": _ms(transcript.audio.transcribed.start),
         "end": _ms(transcript.audio.transcribed.end),
         "languages": [[code, code in RIGHT_TO_LEFT] for code in _distinct(_languages(transcript))],
         "listened": transcript.device["whisper"] is not None,
-        "speakers": [[speaker.id, speaker.name] for speaker in speakers],
+        "speakers": [[speaker.id, speaker.name] for speaker in _speakers(transcript)],
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
             "phrase": _ms(PHRASE_PAUSE),
@@ -125,26 +122,22 @@ def transcript_page(
         title=title,
         start=round(transcript.audio.transcribed.start),
         facts=list(_facts(transcript, sound)),
-        models=_models(transcript),
+        models=", ".join(f"{role} {model.name}" for role, model in transcript.models.items() if model),
         warnings=transcript.about_recording,
     )
 
 
-def identity(transcript: Transcript) -> str:
+def identity(transcript: Transcript, columns: Harmless | None = None) -> str:
     """Return a hash that is equal for pages of the same words, speakers and names."""
-    speakers = _speakers(transcript)
-    return _identity(transcript, speakers, _columns(transcript, speakers))
+    names = [(speaker.id, speaker.name) for speaker in _speakers(transcript)]
+    content = (harmless(transcript.audio.sha256), harmless(names), columns or _columns(transcript))
+    return files.sha256(f"[{','.join(content)}]".encode())
 
 
 def speaker_index(transcript: Transcript, speaker: str) -> int | None:
     """Return the page's number of the speaker with this id; None: no speaker has it."""
     ids = [each.id for each in _speakers(transcript)]
     return ids.index(speaker) if speaker in ids else None
-
-
-def _identity(transcript: Transcript, speakers: Sequence[Speaker], columns: Harmless) -> str:
-    names = [(speaker.id, speaker.name) for speaker in speakers]
-    return files.sha256(f"[{harmless(transcript.audio.sha256)},{harmless(names)},{columns}]".encode())
 
 
 def sound_in(text: str) -> Sound | None:
@@ -179,21 +172,20 @@ def report_page(
     title: str, lead: Sequence[str], parts: Sequence[Table | str], notices: Sequence[str] = ()
 ) -> str:
     """Return the page of a measurement: paragraphs, notices that stand out, then tables and pictures
-    (SVG)."""
+    (SVG, by `pictures`, which escapes every text in it)."""
+    from markupsafe import Markup
+
     return render(
         "report.html.j2",
         styles=("look.css", "report.css"),
         title=title,
         lead=lead,
         notices=notices,
-        parts=[(part, None) if isinstance(part, Table) else (None, _picture(part)) for part in parts],
+        parts=[
+            (part, None) if isinstance(part, Table) else (None, Markup(part))  # noqa: S704 - escaped
+            for part in parts
+        ],
     )
-
-
-def _picture(svg: str) -> Markup:
-    from markupsafe import Markup
-
-    return Markup(svg)  # noqa: S704 - `pictures` escapes every text in it
 
 
 def render(
@@ -279,9 +271,9 @@ def _speakers(transcript: Transcript) -> list[Speaker]:
     return sorted(transcript.speakers, key=lambda speaker: (first.get(speaker.id, math.inf), speaker.id))
 
 
-def _columns(transcript: Transcript, speakers: Sequence[Speaker]) -> Harmless:
+def _columns(transcript: Transcript) -> Harmless:
     """Return turns, words and utterances without words, by column, in milliseconds: shorter than objects."""
-    index: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(speakers)}
+    index: Mapping[str | None, int] = {speaker.id: n for n, speaker in enumerate(_speakers(transcript))}
     languages = _languages(transcript)
     codes = {code: n for n, code in enumerate(_distinct(languages))}
     uttered = transcript.utterances
@@ -366,10 +358,6 @@ def _length(duration: float) -> str:
     return (
         f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
     )
-
-
-def _models(transcript: Transcript) -> str:
-    return ", ".join(f"{role} {model.name}" for role, model in transcript.models.items() if model)
 
 
 def _all_ms(seconds: Sequence[float]) -> list[int]:

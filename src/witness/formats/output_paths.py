@@ -181,7 +181,7 @@ def prepared(
         if paths:
             folder = paths[0].parent
             try:
-                findings = [beside(path) for path in json if keep and is_regular(path)]
+                findings = [beside(path) for path in json if keep and not atomic.is_special(path)]
                 made = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
                 atomic.new_folders.update(made)
                 folder.mkdir(0o700 if findings else 0o777, parents=True, exist_ok=True)
@@ -215,11 +215,6 @@ def _check(path: Path, pipes: bool) -> None:
         return
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: cannot be written (no permission); change -o")
-
-
-def is_regular(path: Path) -> bool:
-    """Tell if a regular file will be written there, in the place of a file, a link or nothing."""
-    return not atomic.is_special(path)
 
 
 # --- results of earlier runs ---

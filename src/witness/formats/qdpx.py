@@ -7,18 +7,14 @@ from the content it stands for, so the same transcripts give the same bytes.
 
 from __future__ import annotations
 
-import io
 import uuid
-import zipfile
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from witness.formats import qda
-from witness.formats.reading import NotedPassage, Reading, for_xml, locate, noted_passages
+from witness.formats.reading import NotedPassage, Reading, for_xml, locate, noted_passages, zipped
 
 SPACE = "urn:QDA-XML:project:1.0"
-DATE = (1980, 1, 1, 0, 0, 0)
-"""The date of the files in the archive: the earliest that a ZIP can express."""
 COLORS = ("#4969D3", "#778907", "#A64993", "#6B2F01", "#0F4F52", "#2197D7", "#B7867E", "#1A1B6E")
 """Colors of the codes, in turn: those of the speakers on the page."""
 
@@ -66,11 +62,7 @@ def project(name: str, readings: Sequence[Reading]) -> bytes:
                 SubElement(source, "NoteRef", targetGUID=guids[index])
     root.extend(part for part in (sources, written) if len(part))
     content = b'<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="utf-8")
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for path, data in {"project.qde": content, **texts}.items():
-            archive.writestr(zipfile.ZipInfo(path, DATE), data, zipfile.ZIP_DEFLATED)
-    return file.getvalue()
+    return zipped({"project.qde": content, **texts})
 
 
 def _selection(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count, pairwise
 from math import inf
@@ -32,6 +34,8 @@ INAUDIBLE = "[inaudible]"
 """The mark in place of words that the recognizer could not make out."""
 NOT_ENGLISH = "[not English]"
 """The mark in place of words in a language that the recognizer does not know."""
+DATE = (1980, 1, 1, 0, 0, 0)
+"""The date of the files in an archive, the earliest that a ZIP can express."""
 SHORT_PAUSE = 1.0
 """Seconds; a shorter pause is not timed."""
 FILLERS = {
@@ -182,6 +186,15 @@ def to_json(document: Any) -> str:
 def for_xml(text: str) -> str:
     """Replace by U+FFFD what no XML document can hold."""
     return NO_XML.sub("\ufffd", text)
+
+
+def zipped(contents: Mapping[str, bytes]) -> bytes:
+    """Return an archive of files by name, the same bytes for the same contents."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name, DATE), content, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
 
 
 def ms(seconds: float) -> float:

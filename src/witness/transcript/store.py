@@ -343,10 +343,10 @@ def save(
     left = []
     if main is None and fresh and (main := _json_beside(transcript, targets)) is not None:
         left.append(f"{main}, of an earlier run, is made again, so that it says the same")
-    if main is None or not output_paths.is_regular(main):
+    if main is None or atomic.is_special(main):
         _write_files(transcript, targets, sound)
         return ()
-    beside = [form for form, path in targets if path == sibling(main, form) and output_paths.is_regular(path)]
+    beside = [form for form, path in targets if path == sibling(main, form) and not atomic.is_special(path)]
     rest = [(form, path) for form, path in targets if path != main and form not in beside]
     link, voices = None, None
     if keep and transcript.findings is not None:
@@ -379,7 +379,7 @@ def _write_files(transcript: Transcript, targets: Targets, sound: Sound | None) 
 def _json_beside(transcript: Transcript, targets: Targets) -> Path | None:
     """Return the JSON of the same recording beside one of the files; None: no such file."""
     for form, path in targets:
-        if path is None or not output_paths.is_regular(path):
+        if path is None or atomic.is_special(path):
             continue
         json = path.with_name(f"{path.name.removesuffix(output_paths.name_of('', form))}.json")
         summary = _summary(json) if sibling(json, form) == path else None
