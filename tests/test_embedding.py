@@ -316,7 +316,7 @@ def call():
     samples = np.repeat(samples, 16000 // rate)  # crude, but both ways under test get the same
     model = segmentation.load(model_file(BUILTIN_FOLDER / "segmentation.onnx"))
     with on_cores(2) as two:
-        return samples, segmentation.segment(samples, model, mapper=two)
+        return samples, Segmentation.joined(segmentation.stream(samples, model, mapper=two))
 
 
 @pytest.fixture(scope="module")

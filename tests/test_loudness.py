@@ -6,7 +6,7 @@ import pytest
 from witness.audio.spool import Spool
 from witness.diarization import loudness, segmentation
 from witness.models.session import on_cores
-from witness.schema import FRAMES, SAMPLE_RATE, WINDOW_SAMPLES
+from witness.schema import FRAMES, SAMPLE_RATE, WINDOW_SAMPLES, Segmentation
 
 
 def noise(seconds, level, seed=0):
@@ -87,16 +87,17 @@ def test_nobody_is_active_where_it_is_too_faint(conversation):
         scores[:, :, 4] = 1.0  # two of them
         return scores
 
-    every = segmentation.segment(conversation, everybody)
+    every = Segmentation.joined(segmentation.stream(conversation, everybody))
     assert every.active[:, :, :2].all()
-    found = segmentation.segment(conversation, everybody, faint=40.0)
+    found = Segmentation.joined(segmentation.stream(conversation, everybody, faint=40.0))
     middles = found.starts[:, None] / SAMPLE_RATE + np.arange(FRAMES) * 0.016875 + 0.031
     spoken = found.active.any(2)
     assert spoken[(middles > 20) & (middles < 30)].all()
     assert not spoken[(middles < 19.7) | (middles > 30.3)].any()
     # What is 60 dB below is as good as nothing; what is 60 dB below everything is not.
     np.testing.assert_array_equal(
-        segmentation.segment(conversation / 1000, everybody, faint=40.0).active, found.active
+        Segmentation.joined(segmentation.stream(conversation / 1000, everybody, faint=40.0)).active,
+        found.active,
     )
 
 

@@ -8,15 +8,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from conftest import ROOT
 from witness.diarization import segmentation, segmentation_cut
-from witness.diarization.segmentation import decode, powerset, segment, step_of, window_starts, windowed
+from witness.diarization.segmentation import decode, powerset, step_of, stream, window_starts, windowed
 from witness.errors import ModelError
 from witness.models.catalogue import BUILTIN_FOLDER
 from witness.models.session import Model, on_cores
-from witness.schema import ModelFile
+from witness.schema import ModelFile, Segmentation
 
 
 def model_file(path: Path) -> ModelFile:
     return ModelFile(path.name, str(path), "")
+
+
+def segment(*arguments, **options) -> Segmentation:
+    return Segmentation.joined(stream(*arguments, **options))
 
 
 def scores_of(classes: np.ndarray) -> np.ndarray:
@@ -71,7 +75,11 @@ def test_windows_lie_closer_in_short_recordings():
 
 
 def test_no_samples_no_windows():
-    assert segment(np.empty(0, np.float32), windowed(scores_of)).active.shape == (0, 589, 3)
+    assert segment(np.empty(0, np.float32), windowed(scores_of)).active.shape == (
+        0,
+        589,
+        3,
+    )
 
 
 def test_each_window_sees_its_ten_seconds_and_silence_beyond_the_end():
@@ -145,7 +153,11 @@ def test_names_and_shapes_are_read_from_the_model(tmp_path):
 def test_a_model_for_one_window_at_a_time_sees_all_of_them(tmp_path):
     model = segmentation.load(save(tmp_path / "m.onnx", [1, 1, "samples"], [1, 589, 7]))
     assert model(np.zeros(160_000 + 540, np.float32), np.array([0, 270, 540])).shape == (3, 589, 7)
-    assert segment(np.zeros(16000 * 15, np.float32), model, step=1.0).active.shape == (6, 589, 3)
+    assert segment(np.zeros(16000 * 15, np.float32), model, step=1.0).active.shape == (
+        6,
+        589,
+        3,
+    )
 
 
 def save_pyannet(

@@ -57,10 +57,10 @@ def test_strength_is_the_weight_of_a_vector_and_the_cost_of_a_speaker():
     features = np.repeat(rng.normal(size=(2, 16)) * np.sqrt(phi), 40, axis=0) + rng.normal(size=(80, 16))
     labels, ones = np.repeat(np.arange(2), 40), np.ones(80)
     usual = vbx.refine(features, phi, labels, ones)
-    assert np.array_equal(vbx.refine(features, phi, labels, ones, vbx.Strength(fa=0.07, fb=0.8)), usual)
+    assert np.array_equal(vbx.refine(features, phi, labels, ones, fa=0.07, fb=0.8), usual)
     assert usual.max(axis=1).min() > 0.99
-    for weak in (vbx.Strength(fa=1e-6), vbx.Strength(fb=1e6)):
-        assert vbx.refine(features, phi, labels, ones, weak).max() < 0.6
+    for weak in ({"fa": 1e-6}, {"fb": 1e6}):
+        assert vbx.refine(features, phi, labels, ones, **weak).max() < 0.6
 
 
 def test_projection_makes_both_covariances_diagonal():

@@ -20,7 +20,7 @@ from witness.cli.enroll import enroll
 from witness.cli.main import cli
 from witness.diarization import voices
 from witness.diarization.cohort import NEAREST, Cohort
-from witness.diarization.voices import Known, Print, Voice
+from witness.diarization.voices import Known, Print, Voice, new_voice
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import store
@@ -50,7 +50,7 @@ def unit(*values: float) -> np.ndarray:
 
 
 def voice(name: str, vector: np.ndarray) -> Voice:
-    return Voice(name, MODEL.sha256, vector, 20.0, MODEL.name)
+    return new_voice(name, MODEL, Print(vector * 20.0, 20.0))
 
 
 # --- by hand ---

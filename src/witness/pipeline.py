@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from witness.audio import source
-from witness.diarization import cohort, embedding, segmentation, smoke_test, vbx, voice_model, voices
+from witness.diarization import cohort, crash_check, embedding, segmentation, vbx, voice_model, voices
 from witness.diarization.stream import Networks, stream
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
@@ -149,13 +149,13 @@ class Engine:
     @cached_property
     def segmenter(self) -> segmentation.SegmentationModel:
         """Raises ModelError."""
-        smoke_test.survive("segmentation", self.chosen.segmentation)
+        crash_check.try_model("segmentation", self.chosen.segmentation)
         return segmentation.load(self.chosen.segmentation)
 
     @cached_property
     def voice(self) -> AnyVoiceModel:
         """On the CPU. Raises ModelError."""
-        smoke_test.survive("embedding", self.chosen.embedding)
+        crash_check.try_model("embedding", self.chosen.embedding)
         return voice_model.load(self.chosen.embedding)
 
     @cached_property
@@ -409,53 +409,42 @@ class _Run:
         return findings
 
     def _tracks(self, audio: decode.Audio) -> tuple[Track, ...]:
-        """Run the diarizer's models over each track."""
-        tracks = []
-        with on_cores(self.runtime.cores) as mapper, self._networks(audio) as networks:
-            for number, (samples, speech) in enumerate(zip(audio.samples, self.speech, strict=True)):
-                reporter = self.reporter.of_part(number, len(self.speech))
-                try:
-                    tracks.append(
-                        stream(
-                            samples,
-                            networks,
-                            mapper=mapper,
-                            watch=self.watch,
-                            listener=speech.add,
-                            reporter=reporter,
-                        )
-                    )
-                finally:
-                    speech.finish()
-        return tuple(tracks)
-
-    @contextmanager
-    def _networks(self, audio: decode.Audio) -> Iterator[Networks]:
-        """The diarizer's models, the voice model on the GPU if that is wanted and pays."""
-        voice, chosen = self.engine.voice, self.engine.chosen
+        """Run the diarizer's models over each track, the voice model on the GPU if that pays."""
+        voice, chosen, tracks = self.engine.voice, self.engine.chosen, []
         with ExitStack() as stack:
-            subject = voice_subject(voice, chosen.embedding)
-            calls = sum(embedding.full_blocks(len(samples)) for samples in audio.samples)
+            mapper = stack.enter_context(on_cores(self.runtime.cores))
             gpu = stack.enter_context(
                 migraphx.accelerate(
-                    subject,
+                    voice_subject(voice, chosen.embedding),
                     self.runtime,
-                    calls=calls,
+                    calls=sum(embedding.full_blocks(len(samples)) for samples in audio.samples),
                     precision=Precision(self.options.precision),
                     reporter=self.reporter,
                 )
             )
-            segmenter, faint, fast = self.engine.segmenter, chosen.rule.faint, self.options.fast
-            if gpu is None or isinstance(voice, StretchModel):
-                yield Networks(segmenter, voice, faint, fast)
-            else:
+            networks = Networks(self.engine.segmenter, voice, chosen.rule.faint, self.options.fast)
+            if gpu is not None and not isinstance(voice, StretchModel):
                 # The GPU does one block after the other, and no core does: one thread waits for it.
                 waiting = stack.enter_context(on_cores(1))
+                networks = replace(networks, voice=replace(voice, block_trunk=gpu), voice_mapper=waiting)
                 if self.recognizer is not None:
                     self.recognizer.go_on()  # the cores have little to do
-                yield Networks(segmenter, replace(voice, block_trunk=gpu), faint, fast, waiting)
+            for number, (samples, speech) in enumerate(zip(audio.samples, self.speech, strict=True)):
+                try:
+                    track = stream(
+                        samples,
+                        networks,
+                        mapper=mapper,
+                        watch=self.watch,
+                        listener=speech.add,
+                        reporter=self.reporter.of_part(number, len(self.speech)),
+                    )
+                finally:
+                    speech.finish()
+                tracks.append(track)
         if gpu is not None:
             self.device = gpu.device
+        return tuple(tracks)
 
     def _recognize(self, recognizer: recognition.TrackRecognizer, findings: Findings) -> Findings:
         """Wait for the words of each track, and add them to the findings."""

@@ -137,6 +137,12 @@ def sole_speech(active: Bool) -> Bool:
     return clean
 
 
+def runs(mask: Bool) -> Int:
+    """(frames,) -> (n, 2): first frame of each run of set frames, and the frame after its last."""
+    edges: Int = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return edges.reshape(-1, 2)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Votes for each speaker's activity, by frame. Integers: a day of floats would fill the memory."""

@@ -128,14 +128,14 @@ def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, off
 
 def _voice_model(models: str, offline: bool, reporter: Reporter) -> Subject:
     """The voice model of a set. Raises ModelError; DeviceError if it can run on no GPU."""
-    from witness.diarization import smoke_test, voice_model
+    from witness.diarization import crash_check, voice_model
     from witness.errors import DeviceError
     from witness.gpu import migraphx
     from witness.models import store
     from witness.pipeline import voice_subject
 
     file = store.diarization_models(models, offline=offline, reporter=reporter).embedding
-    smoke_test.survive("embedding", file)
+    crash_check.try_model("embedding", file)
     subject = voice_subject(voice_model.load(file), file)
     if subject is None:
         raise DeviceError(migraphx.NO_SHAPE)

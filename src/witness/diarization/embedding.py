@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import tee, zip_longest
 from threading import Lock
-from typing import Protocol
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from witness.schema import (
     ModelFile,
     Samples,
     Segmentation,
-    T,
     map_serially,
     sole_speech,
 )
@@ -54,10 +53,8 @@ MIN_ACTIVE = 10  # segmentation frames, 0.17 s; a voice vector from less is nois
 MIN_CLEAN = 20  # segmentation frames, 0.34 s; with less clean speech, overlap is better than nothing
 
 
-class Trunk(Protocol):
-    """(1, T, 80) features -> (1, ..., ceil(T / 8)) frames."""
-
-    def __call__(self, array: Float32, /) -> Float32: ...
+Trunk = Callable[[Float32], Float32]
+"""(1, T, 80) features -> (1, ..., ceil(T / 8)) frames."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,9 @@ def embed(
     outputs = mapper(run, features(samples, plan(_needed(total, iter(windows), voices, context))))
     # The trunk's output as long as a window may need it, and the numbers of its frames.
     frames, numbers = np.empty((0, 0)), np.zeros(0, np.intp)
-    for (block, output), following in _and_next(outputs):
+    current, ahead = tee(outputs)
+    next(ahead, None)
+    for (block, output), following in zip_longest(current, ahead):
         frames = np.concatenate([frames.reshape(-1, output.shape[1]), output[block.new]])
         numbers = np.concatenate([numbers, block.frames[block.new]])
         reached = total if following is None else int(following[0].frames[following[0].new][0])
@@ -198,17 +197,6 @@ def embed(
     for rows, speakers, result in pooled:
         vectors[rows, speakers] = result
     return vectors
-
-
-def _and_next(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
-    """Each item and the one after it, None after the last."""
-    before: T | None = None
-    for item in items:
-        if before is not None:
-            yield before, item
-        before = item
-    if before is not None:
-        yield before, None
 
 
 def _needed(total: int, windows: Iterator[Segmentation], voices: _Open, context: int) -> Iterator[Int]:

@@ -109,7 +109,8 @@ def cut(model: ModelFile) -> tuple[bytes, bytes]:
         raise NotInBlocksError(
             f"{model.path}: cannot be cut at its pooling ({' '.join(str(error).split())[:200]})"
         ) from error
-    _prove(model, complete, trunk, head)
+    if flaw := _flaw(model, complete, trunk, head):
+        raise NotInBlocksError(f"{model.path}: {flaw}")
     return trunk, head
 
 
@@ -169,8 +170,8 @@ def _seams(graph: onnx.GraphProto, end: str) -> tuple[str, str]:
     return pooled, statistics
 
 
-def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
-    """Raise NotInBlocksError unless the parts give the vectors of the whole, wherever a block begins.
+def _flaw(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> str | None:
+    """Return the reason that the parts do not give the vectors of the whole, wherever a block begins.
 
     Tried on noise of a fixed seed, alone and between louder noise: a network that looks at all it is given,
     as one with squeeze-excitation does, gives the same speech another vector in every block.
@@ -181,31 +182,23 @@ def _prove(model: ModelFile, whole: bytes, trunk: bytes, head: bytes) -> None:
     front, back = Model(trunk, f"trunk of {model.path}"), open_head(head, model.path)
     output = front(feats)
     if output.ndim > 2 and output.shape[-1] != PROOF:
-        raise NotInBlocksError(
-            f"{model.path}: gives {output.shape[-1]} frames for {PROOF * STRIDE} features, "
-            f"not one per {STRIDE}"
-        )
-    frames, inside = (
-        rows(output),
-        rows(front(np.concatenate([before, feats, after], axis=1)))[AROUND:][:PROOF],
-    )
+        return f"gives {output.shape[-1]} frames for {PROOF * STRIDE} features, not one per {STRIDE}"
+    frames = rows(output)
+    inside = rows(front(np.concatenate([before, feats, after], axis=1)))[AROUND:][:PROOF]
     clean = np.ones((1, PROOF))
     clean[:, :CONTEXT] = clean[:, -CONTEXT:] = 0.0
     try:
-        vectors = back(
+        together, alone, between = back(
             np.concatenate([pool(frames, np.ones_like(clean)), pool(frames, clean), pool(inside, clean)])
         )
-    except (ModelError, ValueError) as error:  # of other sizes
-        raise NotInBlocksError(
-            f"{model.path}: does not pool mean and standard deviation of frames"
-        ) from error
-    together, alone, between = vectors
+    except (ModelError, ValueError):  # of other sizes
+        return "does not pool mean and standard deviation of frames"
     if not (likeness := cosine(Model(whole, model.path)(feats), together)) >= LEAST_COSINE:  # also for NaN
-        raise NotInBlocksError(
-            f"{model.path}: cut at its pooling, it gives different vectors (cosine {likeness:.6f})"
-        )
+        return f"cut at its pooling, it gives different vectors (cosine {likeness:.6f})"
     if not (likeness := cosine(alone, between)) >= LEAST_COSINE:
-        raise NotInBlocksError(
-            f"{model.path}: its vectors depend on sound over {CONTEXT * STRIDE / 100:.1f} s away "
-            f"(cosine {likeness:.6f}), as with squeeze-excitation"
+        distance = f"{CONTEXT * STRIDE / 100:.1f} s"
+        return (
+            f"its vectors depend on sound over {distance} away (cosine {likeness:.6f}), as with "
+            "squeeze-excitation"
         )
+    return None

@@ -20,6 +20,7 @@ PREEMPHASIS = 0.97
 LOW, HIGH = 20.0, SAMPLE_RATE / 2  # Hz
 SCALE = 32768.0  # the models expect samples with the range of 16 bits
 FLOOR = float(np.finfo(np.float32).eps)  # least energy before the logarithm, Kaldi's
+WINDOW = np.hamming(FRAME).astype(np.float32)
 BLOCK = 3000  # frames at a time: 30 s, about 10 MB of intermediate values
 
 
@@ -42,18 +43,13 @@ def fbank(samples: Samples, first: int = 0, last: int | None = None) -> Float32:
         frames = np.lib.stride_tricks.sliding_window_view(piece, FRAME)[::HOP]
         frames = frames - frames.mean(axis=1, keepdims=True)
         before = np.concatenate([frames[:, :1], frames[:, :-1]], axis=1)
-        frames = (frames - np.float32(PREEMPHASIS) * before) * _window()
+        frames = (frames - np.float32(PREEMPHASIS) * before) * WINDOW
         # Not scipy's: it takes a second less per hour of sound, but half a second to import.
         spectrum = np.fft.rfft(frames, FFT, axis=1)
         power = spectrum.real**2 + spectrum.imag**2
         energies = power[:, :-1] @ _mel_banks()
         result[start - first : stop - first] = np.log(np.maximum(energies, np.float32(FLOOR)))
     return result
-
-
-@cache
-def _window() -> Float32:
-    return np.hamming(FRAME).astype(np.float32)
 
 
 @cache

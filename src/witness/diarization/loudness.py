@@ -6,8 +6,6 @@ and breath may pass for voices.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from witness.schema import FRAME_SAMPLES, SAMPLE_RATE, Bool, Float32, Map, Samples, map_serially
@@ -24,6 +22,7 @@ AROUND = 30
 BAND = 200.0, 4000.0
 """Hz between which power is measured: rumble and breath lie below, hiss above."""
 FFT = 512  # samples
+WINDOW = np.hanning(FFT).astype(np.float32)
 LEAD = 240  # samples from the start of a segmentation frame to that of the FFT with the same middle
 MINUTE = 60 * SAMPLE_RATE // FRAME_SAMPLES  # segmentation frames worked on together
 
@@ -59,11 +58,6 @@ def _powers(sound: Float32) -> Float32:
     """(samples,) -> (frames,): the power in BAND of each 512 samples, 270 apart."""
     frames = np.lib.stride_tricks.sliding_window_view(sound, FFT)[::FRAME_SAMPLES]
     first, last = (round(edge * FFT / SAMPLE_RATE) for edge in BAND)
-    spectrum = np.fft.rfft(frames * _window(), axis=1)[:, first : last + 1]
+    spectrum = np.fft.rfft(frames * WINDOW, axis=1)[:, first : last + 1]
     power: Float32 = (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
     return power
-
-
-@cache
-def _window() -> Float32:
-    return np.hanning(FFT).astype(np.float32)

@@ -23,6 +23,7 @@ from witness.schema import (
     Int,
     Segmentation,
     Turn,
+    runs,
 )
 
 ROWS = 65_536  # frames worked on together
@@ -112,7 +113,7 @@ def drop_flickers(active: Bool) -> None:
     """
     for length in range(1, SHORTEST):  # the shortest first, because runs around them grow
         for speaker in range(active.shape[1]):
-            starts, ends = _runs(active[:, speaker]).T
+            starts, ends = runs(active[:, speaker]).T
             for start, end in zip(*(edges[ends - starts == length] for edges in (starts, ends)), strict=True):
                 active[start:end, speaker] = False
                 if start > 0 and end < len(active) and not active[start:end].any():
@@ -181,18 +182,12 @@ def turns(active: Iterable[Bool], names: list[str], duration: float) -> list[Tur
     """
     spoken = []
     for name, speaking in zip(names, active, strict=True):
-        frames = np.minimum(_runs(speaking), len(speaking) - 1)
+        frames = np.minimum(runs(speaking), len(speaking) - 1)
         middles = np.minimum(frames * FRAME_STEP + FRAME_DURATION / 2, duration)
         for start, end in middles:
             if end > start:
                 spoken.append(Turn(float(start), float(end), name))
     return sorted(spoken)
-
-
-def _runs(active: Bool) -> Int:
-    """(frames,) -> (runs, 2): the first frame of each, and the first one after it."""
-    edges: Int = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
-    return edges.reshape(-1, 2)
 
 
 def _top(votes: Counts, count: Int, totals: Float32) -> Bool:

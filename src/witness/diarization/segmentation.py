@@ -128,21 +128,6 @@ def window_starts(samples: int, step: float) -> Int:
     return starts
 
 
-def segment(
-    samples: Samples,
-    model: SegmentationModel,
-    *,
-    step: float | None = None,
-    faint: float | None = None,
-    mapper: Map = map_serially,
-    reporter: Reporter = SILENT,
-) -> Segmentation:
-    """As `stream`, all windows together."""
-    return Segmentation.joined(
-        stream(samples, model, step=step, faint=faint, mapper=mapper, reporter=reporter)
-    )
-
-
 def stream(
     samples: Samples,
     model: SegmentationModel,

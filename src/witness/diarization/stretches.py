@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,9 +37,6 @@ from witness.schema import (
     map_serially,
     sole_speech,
 )
-
-if TYPE_CHECKING:
-    import onnx
 
 LENGTH = 400
 """Features, 4 s: the clean speech of a local speaker is divided into stretches of this length at most."""
@@ -90,7 +86,8 @@ def load(model: ModelFile) -> StretchModel:
     """Open a voice model on the CPU. Raises ModelError if it does not make one vector of a stretch."""
     graph = onnx_graph.read(model.path)
     shape = onnx_graph.sizes(onnx_graph.data(graph.graph))
-    opened = Model(_one_output(graph), model.path)
+    del graph.graph.output[:-1]  # the last output is the voice vector, as WeSpeaker has it
+    opened = Model(graph.SerializeToString(), model.path)
     features = len(shape) == 3 and shape[1] != 1
     voice = StretchModel(opened, features, len(shape))
     noise = np.random.default_rng(0).normal(0.0, 0.1, 10 * SHORTEST * HOP + WINDOW).astype(np.float32)
@@ -106,13 +103,6 @@ def load(model: ModelFile) -> StretchModel:
             f"{model.path}: its vectors do not follow from the speech alone; fix: export it for inference"
         )
     return voice
-
-
-def _one_output(model: onnx.ModelProto) -> bytes:
-    """The model with its last output alone, which is the voice vector, as WeSpeaker has it."""
-    del model.graph.output[:-1]
-    content: bytes = model.SerializeToString()
-    return content
 
 
 @dataclass(frozen=True)

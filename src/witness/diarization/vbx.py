@@ -16,24 +16,15 @@ import numpy as np
 from witness.errors import ModelError
 from witness.schema import Float32, Float64, Int, ModelFile
 
-# These and the defaults of `Strength` are community-1's: its config.yaml, and pyannote's `cluster_vbx`.
+# These are community-1's: its config.yaml, and pyannote's `cluster_vbx`.
 ROUNDS = 20
 LEAST_GAIN = 1e-4  # of the objective in one round; with less the iteration ends
 SHARPNESS = 7.0  # of the first clustering, made soft by a softmax
 LEAST_PRIOR = 1e-7  # share of the vectors; a speaker with less is not needed
 
 
-@dataclass(frozen=True)
-class Strength:
-    """Weights of the vectors and of the number of speakers: Fa and Fb of VBx."""
-
-    fa: float = 0.07
-    """Weight of a vector; below 1 because neighboring windows share most of their speech."""
-    fb: float = 0.8
-    """Cost of a speaker."""
-
-
-COMMUNITY_1 = Strength()
+FA = 0.07  # weight of a vector; below 1 because neighboring windows share most of their speech
+FB = 0.8  # cost of a speaker
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,7 @@ def _array(path: str) -> Float64:
 
 
 def refine(
-    features: Float64, phi: Float64, labels: Int, weights: Float64, strength: Strength = COMMUNITY_1
+    features: Float64, phi: Float64, labels: Int, weights: Float64, fa: float = FA, fb: float = FB
 ) -> Float64:
     """(n, speakers): the probability that each vector is of each speaker that is needed.
 
@@ -137,21 +128,19 @@ def refine(
     from scipy.special import softmax
 
     gamma = softmax(SHARPNESS * np.eye(int(labels.max()) + 1)[labels], axis=1)
-    gamma, prior = iterate(features, phi, gamma, weights, strength)
+    gamma, prior = iterate(features, phi, gamma, weights, fa, fb)
     needed: Float64 = gamma[:, prior > LEAST_PRIOR]
     return needed
 
 
 def iterate(
-    features: Float64, phi: Float64, gamma: Float64, weights: Float64, strength: Strength = COMMUNITY_1
+    features: Float64, phi: Float64, gamma: Float64, weights: Float64, fa: float = FA, fb: float = FB
 ) -> tuple[Float64, Float64]:
     """Responsibilities (n, speakers) and priors (speakers,), from first responsibilities `gamma`.
 
     The other arguments are those of `refine`. Ends after ROUNDS, or when the objective stops rising.
     """
     from scipy.special import log_softmax, logsumexp
-
-    fa, fb = strength.fa, strength.fb
 
     constant = -0.5 * ((features**2).sum(axis=1, keepdims=True) + features.shape[1] * np.log(2 * np.pi))
     rho = features * np.sqrt(phi)  # (18)

@@ -12,7 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -75,34 +75,22 @@ class VoiceSource:
 
 @dataclass(frozen=True)
 class Voice:
-    """A known person."""
-
-    name: str
-    embedding: str
-    """The sha256 of the voice model; vectors of different models cannot be compared."""
-    vector: Float64
-    """(dims,), of length 1."""
-    seconds: float
-    """Of the speech it was made from."""
-    model: str = ""
-    """Name of the voice model."""
-    recordings: tuple[VoiceSource, ...] = ()
-    """To make it again with another model; empty: a part of a transcript."""
-
-
-@dataclass(frozen=True)
-class _Voice:
-    """The file of a `Voice`."""
+    """A known person, as their file holds them."""
 
     schema: str
     name: str
     model: str
+    """Name of the voice model."""
     embedding: str
+    """The sha256 of the voice model; vectors of different models cannot be compared."""
     seconds: Annotated[float, Meta(ge=0, le=LONGEST)]
+    """Of the speech it was made from."""
     recordings: tuple[VoiceSource, ...]
+    """To make it again with another model; empty: a part of a transcript."""
     vector: Annotated[
         tuple[Annotated[float, Meta(ge=-1, le=1)], ...], Meta(min_length=SMALLEST, max_length=LARGEST)
     ]
+    """Of length 1."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +139,13 @@ def enrolled(
             f"{where}{0.0 if voice is None else voice.seconds:.1f} s of clean speech is too little to know a "
             f"voice by; give {LEAST_TO_ENROLL:g} s or more"
         )
-    return Voice(name, model.sha256, voice.vector, voice.seconds, model.name, recordings)
+    return new_voice(name, model, voice, recordings)
+
+
+def new_voice(name: str, model: ModelFile, voice: Print, recordings: tuple[VoiceSource, ...] = ()) -> Voice:
+    """Return the voice of a person by a voice model."""
+    vector = tuple(voice.vector.tolist())
+    return Voice(SCHEMA, name, model.name, model.sha256, voice.seconds, recordings, vector)
 
 
 def recognize(prints: Mapping[str, Print], people: Known) -> dict[str, tuple[Voice, float]]:
@@ -167,7 +161,7 @@ def recognize(prints: Mapping[str, Print], people: Known) -> dict[str, tuple[Voi
         return {}
     scores = people.cohort.scores(
         np.stack([prints[name].vector for name in speakers]),
-        np.stack([voice.vector for voice in people.voices]),
+        np.array([voice.vector for voice in people.voices]),
     )
     pairs = zip(*linear_sum_assignment(-scores), strict=True)
     return {
@@ -268,13 +262,9 @@ def write(voice: Voice, folder: Path) -> Path:
     """
     path = path_of(voice.name, folder)
     document = {
-        "schema": SCHEMA,
-        "name": voice.name,
-        "model": voice.model,
-        "embedding": voice.embedding,
+        **asdict(voice),
         "seconds": round(voice.seconds, 3),
-        "recordings": [{"path": source.path, "sha256": source.sha256} for source in voice.recordings],
-        "vector": [round(float(value), 6) for value in voice.vector],
+        "vector": [round(value, 6) for value in voice.vector],
     }
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -287,20 +277,12 @@ def write(voice: Voice, folder: Path) -> Path:
 def read_one(path: Path) -> Voice:
     """The voice in a file. Raises InputError."""
     try:
-        document = typed_json.decode(files.read(path), _Voice)
-        if document.schema != SCHEMA:
-            raise ValueError(f"its schema is {document.schema[:80]!r}, not {SCHEMA!r}")
-        vector = np.array(document.vector)
-        if not np.isclose(np.linalg.norm(vector), 1.0, atol=1e-3):
+        voice = typed_json.decode(files.read(path), Voice)
+        if voice.schema != SCHEMA:
+            raise ValueError(f"its schema is {voice.schema[:80]!r}, not {SCHEMA!r}")
+        if not np.isclose(np.linalg.norm(voice.vector), 1.0, atol=1e-3):
             raise ValueError("its length is not 1 - at `$.vector`")
-        return Voice(
-            check_name(document.name),
-            document.embedding,
-            vector,
-            document.seconds,
-            document.model,
-            document.recordings,
-        )
+        return replace(voice, name=check_name(voice.name))
     except (OSError, ValueError, UsageError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(

@@ -21,6 +21,7 @@ from witness.schema import SAMPLE_RATE, Float32, Float64
 
 FFT, HOP = 400, 160
 """Samples; as openai/whisper."""
+WINDOW: Float32 = np.hanning(FFT + 1)[:-1].astype(np.float32)
 FRAMES = 3000
 """Frames of a spectrogram: 30 s, 10 ms a frame."""
 RANGE = 8.0
@@ -128,18 +129,12 @@ def log_mel(samples: Float32, bands: int, frames: int = FRAMES) -> Float32:
     used = samples[: frames * HOP]
     padded[FFT // 2 : FFT // 2 + len(used)] = used
     padded[: FFT // 2] = padded[FFT : FFT // 2 : -1]  # reflected, as torch.stft does
-    windows = sliding_window_view(padded, FFT)[: frames * HOP : HOP] * _window()
+    windows = sliding_window_view(padded, FFT)[: frames * HOP : HOP] * WINDOW
     # Not scipy.fft, whose import takes longer than the spectra of several minutes.
     power = np.abs(np.fft.rfft(windows, axis=1)) ** 2
     spectrum = np.log10(np.maximum(power @ mel_filters(bands).T, 1e-10))
     levels: Float32 = (np.maximum(spectrum, spectrum.max() - RANGE) + 4.0) / 4.0
     return np.ascontiguousarray(levels.T, np.float32)
-
-
-@cache
-def _window() -> Float32:
-    window: Float32 = np.hanning(FFT + 1)[:-1].astype(np.float32)
-    return window
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 
 from witness.audio import spool
 from witness.recognition.vad import FRAME, FRAME_RATE, Speech
-from witness.schema import Bool, Float32, Int, Samples, Word
+from witness.schema import Bool, Float32, Int, Samples, Word, runs
 
 WINDOW = 30 * FRAME_RATE
 """Frames of Whisper's window."""
@@ -80,8 +80,7 @@ class Piece:
 
     def cut(self, samples: Samples) -> Float32:
         """Return the samples of the piece: (up to n * FRAME,), at 16 kHz."""
-        edges = np.flatnonzero(np.diff(self.frames) > 1) + 1
-        runs = np.split(self.frames, edges)
+        runs = np.split(self.frames, np.flatnonzero(np.diff(self.frames) > 1) + 1)
         parts = [samples[int(run[0]) * FRAME : (int(run[-1]) + 1) * FRAME] for run in runs]
         return np.ascontiguousarray(np.concatenate(parts), np.float32)
 
@@ -163,13 +162,6 @@ def pieces(
     Without `speech`, all that sounds; with it, all that sounds near possible speech. Each piece waits only
     for the speech that it needs; `check` is called meanwhile and may raise.
     """
-    cut = _pieces(loudness, speech, check, longest)
-    return (piece for piece in cut if loudness.may_be_speech(piece))
-
-
-def _pieces(
-    loudness: Loudness, speech: Speech | None, check: Callable[[], None], longest: int
-) -> Iterator[Piece]:
     count = len(loudness.energy)
     done, held = 0, np.empty(0, np.intp)
     while done < count or len(held):
@@ -178,12 +170,10 @@ def _pieces(
             last = count if final == count else final - REACH  # later frames may be near speech
             held = np.append(held, done + np.flatnonzero(_worth_recognizing(loudness, speech, done, last)))
             done = last
-        if len(held) <= longest:
-            if len(held):
-                yield Piece(held)
-            return
-        end = _cut(held, loudness, 2 * longest // 3, longest, speech)
-        yield Piece(held[:end])
+        longer = len(held) > longest
+        end = _cut(held, loudness, 2 * longest // 3, longest, speech) if longer else len(held)
+        if end and loudness.may_be_speech(piece := Piece(held[:end])):
+            yield piece
         held = held[end:]
 
 
@@ -205,8 +195,8 @@ def without_words(spoken: Bool, words: Sequence[Word], first: int = 0) -> list[I
         start, end = int(word.start * FRAME_RATE) - NEAR, int(word.end * FRAME_RATE) + NEAR
         left[max(0, start - first) : max(0, end - first)] = False
     frames = first + np.flatnonzero(left)
-    runs = np.split(frames, np.flatnonzero(np.diff(frames) > 2 * NEAR) + 1)
-    return [run for run in runs if len(run) >= UNHEARD]
+    parts = np.split(frames, np.flatnonzero(np.diff(frames) > 2 * NEAR) + 1)
+    return [part for part in parts if len(part) >= UNHEARD]
 
 
 def _tones(frames: Float32) -> Bool:
@@ -251,12 +241,6 @@ def _boundaries(frames: Int, loudness: Loudness, speech: Speech | None) -> list[
         if boundary - last >= BRIEF and len(frames) - boundary >= BRIEF:
             boundaries.append(boundary)
     return boundaries
-
-
-def runs(mask: Bool) -> Int:
-    """(frames,) -> (n, 2): first frame of each run of set frames, and the frame after its last."""
-    edges: Int = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
-    return edges.reshape(-1, 2)
 
 
 def _cut_up(

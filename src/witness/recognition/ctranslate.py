@@ -17,7 +17,7 @@ from witness import machine_limits
 from witness.models import ct2_header
 from witness.recognition import aligner, engine
 from witness.recognition.aligner import NO_TIMES, Aligner, view
-from witness.recognition.engine import PROMPT, Abilities, ChunkResult, DecodeOptions, Engine, Load
+from witness.recognition.engine import PROMPT, Abilities, ChunkResult, DecodeOptions, Load, SpeechEngine
 from witness.recognition.language_tracking import PART, SAMPLED, keep_allowed, may_change
 from witness.recognition.vad import FRAME
 from witness.schema import SAMPLE_RATE, Float32
@@ -66,7 +66,7 @@ def memory(header: ct2_header.Ct2Header) -> int:
     return int(4 * (attention + attended))
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine(SpeechEngine):
     """Model of CTranslate2."""
 
     def __init__(self, load: Load) -> None:

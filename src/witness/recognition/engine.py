@@ -109,7 +109,7 @@ class Abilities:
     """Seconds of a piece beyond which `DecodeOptions.again` changes no text; None: it may always."""
 
 
-class Engine(Protocol):
+class SpeechEngine(Protocol):
     """Loaded model. Raises RuntimeError with one line."""
 
     abilities: Abilities
@@ -140,14 +140,14 @@ class Engine(Protocol):
         """Return the number of tokens of a prompt."""
 
 
-Open = Callable[[Load], Engine]
+Open = Callable[[Load], SpeechEngine]
 """Raises RuntimeError with one line."""
 
 
 def run(open_: Open) -> NoReturn:
     """Answer requests, with the engine that the first of them loads, until the parent is gone."""
     jobs: dict[int, Future[Sequence[ChunkResult]]] = {}
-    engine: Engine
+    engine: SpeechEngine
     pool: ThreadPoolExecutor
 
     def answer(request: Message, payload: bytes) -> Message:

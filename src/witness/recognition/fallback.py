@@ -123,17 +123,8 @@ def _complete(
     before = covers(piece, first)
     if len(piece) <= SHORTEST or not before.sparse:
         return [(piece, first)]
-    parts: list[Recognized] = []
-    halved = [piece]
-    while halved:
-        halves = [half for whole in halved for half in whole.halves(loudness)]
-        halved = []
-        for half, text in again(halves):
-            trusted = _trusted(half, text)
-            if len(half) > SHORTEST and covers(half, trusted).sparse:
-                halved.append(half)
-            else:
-                parts.append((half, trusted))
+    halves = _in_halves(piece, again, loudness, lambda half, text: covers(half, _trusted(half, text)).sparse)
+    parts = [(half, _trusted(half, text)) for half, text in halves]
     enough = sum(_count(text) for _, text in parts) >= _count(first)
     if enough and sum(covers(*part).missing for part in parts) < before.missing:
         return sorted(parts, key=lambda part: part[0].start)
@@ -154,27 +145,17 @@ def _try_again(
     """Return the texts and notes for a piece whose first text has a flaw."""
     good: list[Recognized] = []
     notes: list[Note] = []
-    halved: list[Piece] = [piece]
-    if first.ended:
-        best = first
-        if not repeats:
-            ((_, second),) = again([piece])
-            best = _best(piece, first, second)
-        if flaw(piece, best) in (None, IMPROBABLE):
-            good, halved = [(piece, best)], []
-    while halved:
-        parts = [
-            part
-            for whole in halved
-            for part in (whole.halves(loudness) if len(whole) > SHORTEST else [whole])
-        ]
-        halved = []
-        for part, text in again(parts):
-            if flaw(part, text) in (None, IMPROBABLE):
-                good.append((part, text))
-            elif len(part) > SHORTEST:
-                halved.append(part)
-            elif text.ended:
+    best = first
+    if first.ended and not repeats:
+        ((_, second),) = again([piece])
+        best = _best(piece, first, second)
+    if flaw(piece, best) in (None, IMPROBABLE):
+        good.append((piece, best))
+    else:
+        for part, text in _in_halves(
+            piece, again, loudness, lambda part, text: flaw(part, text) not in (None, IMPROBABLE)
+        ):
+            if text.ended:
                 good.append((part, text))
             else:
                 notes.append(Note(part, DROPPED))
@@ -188,6 +169,25 @@ def _try_again(
     notes += [note for part, text in good if flaw(part, text) is None for note in _uncertain(part, text)]
     good.sort(key=lambda part: part[0].start)
     return [(part, _with_letters(text)) for part, text in good], notes
+
+
+def _in_halves(
+    piece: Piece, again: Recognize, loudness: Loudness, bad: Callable[[Piece, ChunkResult], bool]
+) -> Iterator[Recognized]:
+    """Recognize a piece in halves, and those with a bad text in halves again, down to SHORTEST."""
+    waiting = [piece]
+    while waiting:
+        parts = [
+            part
+            for whole in waiting
+            for part in (whole.halves(loudness) if len(whole) > SHORTEST else [whole])
+        ]
+        waiting = []
+        for part, text in again(parts):
+            if len(part) > SHORTEST and bad(part, text):
+                waiting.append(part)
+            else:
+                yield part, text
 
 
 def recognize_gaps(

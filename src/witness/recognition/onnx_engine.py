@@ -18,7 +18,7 @@ import numpy as np
 from witness._version import install
 from witness.models.session import CPU, one_thread, short_reason
 from witness.recognition import engine
-from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Engine, EngineToken, Load
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, EngineToken, Load, SpeechEngine
 from witness.schema import SAMPLE_RATE, Float32
 
 LONGEST = 30 * SAMPLE_RATE
@@ -47,7 +47,7 @@ CLOSING = tuple(".,?!;:…%)]}")
 """Characters that follow a word without a space. SentencePiece may put one there; onnx-asr omits it."""
 
 
-class OnnxAsrEngine(Engine):
+class OnnxAsrEngine(SpeechEngine):
     """Model of onnx-asr.
 
     A session runs in one thread, so that the text does not depend on the number of threads.
@@ -76,7 +76,7 @@ class OnnxAsrEngine(Engine):
             raise RuntimeError("this model cannot tell the language; fix: say which one it is (--language)")
         return []
 
-    def count(self, text: str) -> int:  # noqa: ARG002 - `Engine`
+    def count(self, text: str) -> int:  # noqa: ARG002 - `SpeechEngine`
         """Raise RuntimeError: these models take no prompt."""
         raise RuntimeError("this model takes no prompt")
 

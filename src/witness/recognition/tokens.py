@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from witness.recognition import chunking
+from witness import schema
 from witness.recognition.chunking import Piece
 from witness.recognition.engine import EngineToken
 from witness.recognition.vad import FRAME_RATE
@@ -214,4 +214,4 @@ def _spoken(
 
 def runs(likely: Bool) -> list[tuple[float, float]]:
     """Return the stretches of speech, in seconds."""
-    return [(float(first) / FRAME_RATE, float(last) / FRAME_RATE) for first, last in chunking.runs(likely)]
+    return [(float(first) / FRAME_RATE, float(last) / FRAME_RATE) for first, last in schema.runs(likely)]

@@ -19,7 +19,7 @@ from witness.models import ct2_header
 from witness.models.ggml_header import inspect
 from witness.recognition import engine
 from witness.recognition.aligner import Aligner
-from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Engine, Load
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Load, SpeechEngine
 from witness.schema import Float32
 
 SEED = 1
@@ -38,7 +38,7 @@ times as long (docs/decisions/2026-11-23-cores.md)."""
 T = TypeVar("T")
 
 
-class TranscribeCppEngine(Engine):
+class TranscribeCppEngine(SpeechEngine):
     """Model of transcribe.cpp.
 
     Pieces that are decoded together save little and get other words (docs/decisions/2026-11-22-vulkan.md,

@@ -17,7 +17,7 @@ import numpy as np
 from witness.languages import LANGUAGES
 from witness.models.ggml_header import inspect
 from witness.recognition import engine
-from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, Engine, EngineToken, Load
+from witness.recognition.engine import Abilities, ChunkResult, DecodeOptions, EngineToken, Load, SpeechEngine
 from witness.schema import Float32
 
 LOG_LEVEL_ERROR = 4  # ggml.h
@@ -35,7 +35,7 @@ RETURN_CODES = {
 DISCRETE = re.compile(r"ggml_vulkan: (\d+) = .*\| uma: 0 \|")
 
 
-class WhisperCppEngine(Engine):
+class WhisperCppEngine(SpeechEngine):
     """Model of whisper.cpp."""
 
     def __init__(self, load: Load) -> None:

@@ -85,7 +85,7 @@ def enroll_sample(transcript: Transcript, name: str) -> voices.Voice:
     best = None if findings is None else _longest(prints(findings, transcript.turns))
     if best is None or model is None or not best.total.any():
         raise InputError(f"the sample of {name} has less than 1 s of clean speech; send a longer one")
-    return voices.Voice(name, model.sha256, best.vector, best.seconds, model.name)
+    return voices.new_voice(name, model, best)
 
 
 def find_speaker(saved: Saved, voice: voices.Voice) -> tuple[str, float] | None:

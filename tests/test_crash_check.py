@@ -10,7 +10,7 @@ import pytest
 
 from test_embedding import voice_model
 from test_segmentation import save
-from witness.diarization import smoke_test
+from witness.diarization import crash_check
 from witness.errors import ModelError
 from witness.models.catalogue import BUILTIN_FOLDER, TABLE
 from witness.schema import ModelFile
@@ -22,12 +22,12 @@ def child(tmp_path, monkeypatch):
     started = []
     monkeypatch.setenv("WITNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    real = smoke_test.Child
-    monkeypatch.setattr(smoke_test, "Child", lambda module: started.append(module) or real(module))
+    real = crash_check.Child
+    monkeypatch.setattr(crash_check, "Child", lambda module: started.append(module) or real(module))
 
     def run(code: str) -> list[str]:
         (tmp_path / "another_child.py").write_text(f"import os, signal, time\n{code}\n")
-        monkeypatch.setattr(smoke_test, "MODULE", "another_child")
+        monkeypatch.setattr(crash_check, "MODULE", "another_child")
         return started
 
     run.started = started
@@ -43,35 +43,35 @@ def test_a_crash_is_a_message(tmp_path, child):
     with pytest.raises(
         ModelError, match=r"m\.onnx: onnxruntime crashes over it \(signal SIGSEGV\); fix: [^\n]*$"
     ):
-        smoke_test.survive("segmentation", foreign(tmp_path))
+        crash_check.try_model("segmentation", foreign(tmp_path))
 
 
 def test_one_that_hangs_is_a_message(tmp_path, child, monkeypatch):
     child("time.sleep(60)")
-    monkeypatch.setattr(smoke_test, "LIMIT", 0.2)
+    monkeypatch.setattr(crash_check, "LIMIT", 0.2)
     with pytest.raises(ModelError, match=r"m\.onnx: takes over"):
-        smoke_test.survive("segmentation", foreign(tmp_path))
+        crash_check.try_model("segmentation", foreign(tmp_path))
 
 
 def test_a_sound_model_is_tried_once(tmp_path, child):
     voice = voice_model(tmp_path / "voice.onnx")
     segments = foreign(tmp_path)
     for _ in range(2):
-        smoke_test.survive("segmentation", segments)
-        smoke_test.survive("embedding", voice)
+        crash_check.try_model("segmentation", segments)
+        crash_check.try_model("embedding", voice)
     assert len(child.started) == 2
-    smoke_test.survive("segmentation", replace(segments, sha256="other"))
+    crash_check.try_model("segmentation", replace(segments, sha256="other"))
     assert len(child.started) == 3
 
 
 def test_what_the_child_refuses_is_left_to_who_loads_it(tmp_path, child):
     for _ in range(2):
-        smoke_test.survive("embedding", foreign(tmp_path))
+        crash_check.try_model("embedding", foreign(tmp_path))
     assert len(child.started) == 2
 
 
 def test_pinned_models_are_not_tried(child):
     for role in ("segmentation", "embedding"):
         (entry,) = (entry for entry in TABLE if entry.name == f"builtin-{role}")
-        smoke_test.survive(role, ModelFile(entry.name, str(BUILTIN_FOLDER / entry.file), entry.sha256))
+        crash_check.try_model(role, ModelFile(entry.name, str(BUILTIN_FOLDER / entry.file), entry.sha256))
     assert not child.started

@@ -1,4 +1,4 @@
-"""The first load of an unpinned model, tried in a child process.
+"""Check in a child process that onnxruntime does not crash over a model that is not pinned.
 
 onnxruntime crashes over some models. The child opens the model in the same way as this process and runs it
 once; a model that it survives is remembered by the model's sha256 and onnxruntime's version, so later runs do
@@ -21,11 +21,11 @@ from witness.storage import atomic, cache
 
 LIMIT = 300.0
 """Seconds. The standard models take two."""
-MODULE = "witness.diarization.smoke_test"
+MODULE = "witness.diarization.crash_check"
 """The module of the child."""
 
 
-def survive(role: str, model: ModelFile) -> None:
+def try_model(role: str, model: ModelFile) -> None:
     """Try a "segmentation" or "embedding" model in a child, unless it is pinned or was tried before.
 
     Raises ModelError if the child dies or hangs over it. Complaints of the child about the model are left to
