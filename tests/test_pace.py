@@ -14,7 +14,7 @@ from witness.cli.run import RunCourse
 from witness.options import Options, Runtime
 from witness.work import eta
 from witness.work.eta import PIECE, Forecast
-from witness.work.folder import Item
+from witness.work.manifest import Entry
 from witness.work.produce import Job, Outcome, Settings, settings_of
 
 
@@ -253,7 +253,7 @@ def test_a_run_has_one_course(tmp_path):
 def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
     """Two at a time, six of the same length."""
     clock = Clock()
-    items = [Item(f"/{number}.wav", str(number), 1000, 0) for number in range(6)]
+    items = [Entry.begun(f"/{number}.wav", str(number), (1000, 0)) for number in range(6)]
     forecast = Forecast(clock)
     settings = Settings(Options(models="builtin", whisper="none"), Runtime(threads=1), {})
     jobs = [forecast.begin(item, Job(item.source, (), settings)) for item in items]
@@ -270,14 +270,14 @@ def test_a_batch_knows_its_end_once_the_first_recordings_are_begun():
     forecast.end(items[2], Outcome("failed"))
     assert forecast.left(items[3:]) == pytest.approx(120)
     # Nobody knows better; half as long takes a little less than half.
-    assert 25 < forecast.left([Item("/a.mp3", "a", 500, 0)]) <= 30
+    assert 25 < forecast.left([Entry.begun("/a.mp3", "a", (500, 0))]) <= 30
     assert forecast.left([]) == 0
 
 
 def test_a_short_recording_first_does_not_make_a_batch_seem_long():
     """Of 10 s, and then five of 300: what each takes whatever its length is not multiplied by its size."""
     clock = Clock()
-    items = [Item(f"/{number}.wav", str(number), 1000 if number else 33, 0) for number in range(6)]
+    items = [Entry.begun(f"/{number}.wav", str(number), (1000 if number else 33, 0)) for number in range(6)]
     forecast = Forecast(clock)
     settings = Settings(Options(models="builtin"), Runtime(threads=1), {}, weights=145_000_000)
     jobs = [forecast.begin(item, Job(item.source, (), settings)) for item in items]

@@ -30,7 +30,7 @@ def test_a_recording_is_transcribed_again_with_other_settings_and_keeps_what_was
     assert after.speakers[0].name == "Ann"
     assert "Zanzibar" in [word.text.strip() for word in after.words]
     manifest = Manifest(visitor.desk.desk.folder / "manifest.jsonl")
-    assert manifest.entries[f"{folder.name}/toned"].wish["vocabulary"] == ["Kubernetes", "Zanzibar"]
+    assert manifest.entries[f"{folder.name}/toned"].wish.vocabulary == ("Kubernetes", "Zanzibar")
     page.click('.notice button:text-is("Look…")')
     page.click('button:text-is("Back to the earlier transcript")')
     page.wait_for_selector(done, state="detached")

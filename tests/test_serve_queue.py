@@ -28,8 +28,8 @@ from witness.storage import atomic
 from witness.transcript import vocabulary
 from witness.work import overrides, produce
 from witness.work.eta import Estimate
-from witness.work.folder import BatchRequest, Folder, Item, locked, size_and_mtime
-from witness.work.manifest import Manifest
+from witness.work.folder import BatchRequest, Folder, locked, size_and_mtime
+from witness.work.manifest import Entry, Manifest
 from witness.work.overrides import JobOverrides
 from witness.work.produce import Outcome, Settings
 
@@ -201,7 +201,7 @@ def test_a_cancel_and_a_retry(tmp_path, hands):
         manifest = Manifest(tmp_path / "manifest.jsonl")
         assert [entry.state for entry in manifest.entries.values()] == ["canceled", "canceled"]
         folder = Folder(BatchRequest((), tmp_path, ("json",)), SETTINGS, manifest)
-        item = Item(str(tmp_path / "a.wav"), "a", *size_and_mtime(str(tmp_path / "a.wav")))
+        item = Entry.begun(str(tmp_path / "a.wav"), "a", size_and_mtime(str(tmp_path / "a.wav")))
         assert folder.done_before(item) is None  # a batch over the folder does it
         assert folder.in_the_way(item) is None
         with pytest.raises(ConflictError, match=r"b\.wav: is canceled; there is nothing to cancel"):
@@ -518,7 +518,7 @@ def test_what_was_wanted_for_one_recording_survives_the_server_and_satisfies_a_b
         wait_for(lambda: not queue.board.states())
     order, manifest = BatchRequest((), tmp_path, ("json", "txt")), Manifest(tmp_path / "manifest.jsonl")
     source = str(tmp_path / "german.wav")
-    item = Item(source, "german", *size_and_mtime(source))
+    item = Entry.begun(source, "german", size_and_mtime(source))
     assert Folder(order, SETTINGS, manifest).done_before(item).state == "done"
 
 

@@ -53,7 +53,7 @@ def test_pieces_become_a_recording_that_waits(desk):
     assert [(one["id"], one["name"], one["size"]) for one in told] == [(take, "Talk one.webm", 11)]
     answer = desk.client.post(f"/api/takes/{take}/finish", json={"language": "de", "speakers": 2})
     (job,) = answer.json()["jobs"]
-    assert Manifest(desk.folder / "manifest.jsonl").entries["Talk one"].wish == {
+    assert Manifest(desk.folder / "manifest.jsonl").entries["Talk one"].wish.to_json() == {
         "language": "de",
         "speakers": 2,
     }

@@ -27,9 +27,8 @@ from witness.progress import Reporter
 from witness.serve.library.library import Library, id_of
 from witness.storage import transaction
 from witness.transcript import vocabulary
-from witness.work import overrides as job_overrides
 from witness.work.eta import Estimate
-from witness.work.folder import MANIFEST, BatchRequest, Folder, Item, assign, begun, locked, size_and_mtime
+from witness.work.folder import MANIFEST, BatchRequest, Folder, assign, locked, size_and_mtime
 from witness.work.manifest import Entry, Manifest
 from witness.work.overrides import MOST_TERMS, JobOverrides
 from witness.work.pool import Pool
@@ -305,7 +304,7 @@ class Queue(Observer):
         self._requested: dict[JobOverrides, Future[Settings]] = {}
         self._entered = ExitStack()
         self._manifest: Manifest | None = None  # None: the folder is not locked
-        self._items: dict[str, Item] = {}  # by id
+        self._items: dict[str, Entry] = {}  # by id
         # Written by it, and read by threads of the pool:
         self._seconds_after: float | None = None
         # For all, under the lock:
@@ -363,7 +362,7 @@ class Queue(Observer):
         waiting = []
         for source, output in assign(new, manifest)[:room]:
             with suppress(OSError):  # it was deleted
-                item = Item(source, output, *size_and_mtime(source), overrides)
+                item = Entry.begun(source, output, size_and_mtime(source), overrides)
                 waiting.append(self._begin(item))
         return waiting
 
@@ -378,7 +377,7 @@ class Queue(Observer):
         if _id(output) in self.board.states():
             raise ConflictError(f"{path.name}: is being transcribed already; cancel that first")
         try:
-            item = Item(str(recording), output, *size_and_mtime(str(recording)), overrides, again=True)
+            item = Entry.begun(str(recording), output, size_and_mtime(str(recording)), overrides, again=True)
         except OSError as error:
             raise InputError(f"{recording.name}: cannot be read ({error.strerror})") from error
         return self._begin(item)
@@ -390,7 +389,7 @@ class Queue(Observer):
         if status.state == "working":
             self._pool.stop(self._jobs.working[status.output][1])
         elif status.state == "waiting":
-            self._enter().append(replace(begun(self._items[recording]), state="canceled"))
+            self._enter().append(replace(self._items[recording], state="canceled"))
             self._jobs.remove(status.output)
             self.board.change(recording, state="canceled", why=None)
         else:
@@ -412,7 +411,7 @@ class Queue(Observer):
         item = self._items.get(recording)
         if item is None or not Path(item.source).is_file():
             raise InputError(f"{status.name}: the recording is missing; send it again")
-        return self._begin(item if overrides is None else replace(item, overrides=overrides))
+        return self._begin(item if overrides is None else replace(item, wish=overrides))
 
     @_in_thread
     def dismiss(self, recording: str) -> None:
@@ -499,13 +498,13 @@ class Queue(Observer):
         self._entered.close()
         self._manifest = None
 
-    def _prepare(self, item: Item) -> tuple[Item, Folder] | None:
+    def _prepare(self, item: Entry) -> tuple[Entry, Folder] | None:
         """Return a recording with the vocabulary of its folder; None: its models are not resolved.
 
         Raises ConflictError, OutputError, InputError.
         """
         manifest = self._enter()
-        models = item.overrides.for_models
+        models = item.wish.for_models
         if models not in self._requested:
             self._requested[models] = self.models.request(models)
             self._requested[models].add_done_callback(lambda _: self._jobs.call(_look))
@@ -518,58 +517,58 @@ class Queue(Observer):
             self._jobs.call(_look)
             return None
         out = self.folder
-        terms = (*vocabulary.terms((out / item.output).parent, out), *item.overrides.vocabulary)
-        overrides = replace(item.overrides, vocabulary=tuple(dict.fromkeys(terms))[:MOST_TERMS])
+        terms = (*vocabulary.terms((out / item.output).parent, out), *item.wish.vocabulary)
+        overrides = replace(item.wish, vocabulary=tuple(dict.fromkeys(terms))[:MOST_TERMS])
         rest = replace(overrides, whisper=None, language=None)  # these need no other model
         settings = future.result()
         settings = replace(settings, options=rest.apply(settings.options))
-        return replace(item, overrides=overrides), Folder(self._request, settings, manifest)
+        return replace(item, wish=overrides), Folder(self._request, settings, manifest)
 
     def _fail_waiting(self, why: str, models: JobOverrides | None = None) -> None:
         """Fail all that waits (for these models), until a person tries again, or for the next server."""
         for item in list(self._jobs.waiting.values()):
-            if models is None or item.overrides.for_models == models:
+            if models is None or item.wish.for_models == models:
                 self._jobs.remove(item.output)
                 self._change(item, state="failed", why=why)
 
     # --- the queue's events ---
 
-    def begun(self, item: Item) -> None:
+    def begun(self, item: Entry) -> None:
         self._items[_id(item.output)] = item
         self._change(item, state="working", why=None)
 
-    def progressed(self, item: Item, stage: str, estimate: Estimate) -> None:
+    def progressed(self, item: Entry, stage: str, estimate: Estimate) -> None:
         left, after = estimate.left, self._seconds_after
         self._change(item, stage=stage, share=estimate.share, seconds_left=left, seconds_after=after)
 
-    def said(self, item: Item, first: int, segments: Sequence[Segment]) -> None:
+    def said(self, item: Entry, first: int, segments: Sequence[Segment]) -> None:
         before = self.board.status(_id(item.output)).said[:first]
         self._change(item, said=(*before, *segments))
 
-    def postponed(self, item: Item, error: str) -> None:
+    def postponed(self, item: Entry, error: str) -> None:
         self._change(item, state="waiting", why=error, **_NO_WORK)
 
-    def ended(self, item: Item, entry: Entry, outcome: Outcome | None) -> None:  # noqa: ARG002
+    def ended(self, item: Entry, entry: Entry, outcome: Outcome | None) -> None:  # noqa: ARG002
         share = {"share": 1.0} if entry.state == "done" else {}
         self._change(item, state=entry.state, why=entry.why, **_NO_WORK, **share)
 
-    def unwritable(self, item: Item, error: OutputError) -> None:
+    def unwritable(self, item: Entry, error: OutputError) -> None:
         self._change(item, state="failed", why=str(error), **_NO_WORK)
         self._fail_waiting(str(error))  # their results cannot be written either
 
-    def _change(self, item: Item, **fields: Any) -> None:
+    def _change(self, item: Entry, **fields: Any) -> None:
         self.board.change(_id(item.output), **fields)
 
     # --- recordings ---
 
-    def _take(self, scratch: Path, name: str, overrides: JobOverrides) -> Item:
+    def _take(self, scratch: Path, name: str, overrides: JobOverrides) -> Entry:
         """Move a file into the folder, under this name or a free one. Raises OutputError."""
         manifest = self._enter()
         with writing(name):
             path = self.folder / free_name(name, os.listdir(self.folder))  # noqa: PTH208 - names alone
             ((source, output),) = assign([(str(path), path.name)], manifest)
-            item = Item(source, output, *size_and_mtime(str(scratch)), overrides)
-            manifest.append(begun(item))  # first, so that after a kill it does not miss the file
+            item = Entry.begun(source, output, size_and_mtime(str(scratch)), overrides)
+            manifest.append(item)  # first, so that after a kill it does not miss the file
             _move(scratch, path)
         return item
 
@@ -580,12 +579,12 @@ class Queue(Observer):
             raise BusyError(f"{MOST_WAITING} recordings may wait; come back when some are done")
         return room
 
-    def _begin(self, item: Item) -> JobStatus:
+    def _begin(self, item: Entry) -> JobStatus:
         """Have a recording wait, also in the manifest. Raises OutputError."""
-        self._enter().append(begun(item))
+        self._enter().append(item)
         return self._wait_for(item)
 
-    def _wait_for(self, item: Item) -> JobStatus:
+    def _wait_for(self, item: Entry) -> JobStatus:
         status = _status(item, "waiting")
         self._items[status.id] = item
         self._jobs.add(item)
@@ -600,8 +599,9 @@ class Queue(Observer):
             mine = below if recording is None else id_ == recording
             if not mine or entry.state == "done" or not path.is_file():
                 continue
-            overrides = job_overrides.parse(entry.wish)
-            item = Item(entry.source, entry.output, entry.size, entry.mtime_ns, overrides, again=entry.again)
+            item = Entry.begun(
+                entry.source, entry.output, (entry.size, entry.mtime_ns), entry.wish, entry.again
+            )
             if entry.state == "begun":
                 self._wait_for(item)
             else:
@@ -617,7 +617,7 @@ def _look() -> None:
     """Do nothing; after each step the queue submits recordings."""
 
 
-def _status(item: Item, state: State, why: str | None = None) -> JobStatus:
+def _status(item: Entry, state: State, why: str | None = None) -> JobStatus:
     name = Path(item.source).name
     return JobStatus(_id(item.output), name, state, why=why, output=item.output, source=item.source)
 

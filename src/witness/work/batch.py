@@ -21,7 +21,7 @@ from witness.options import Runtime
 from witness.progress import SILENT, Reporter
 from witness.storage import atomic, transaction
 from witness.text import printable
-from witness.work.folder import MANIFEST, BatchRequest, Folder, Item, assign, find, size_and_mtime
+from witness.work.folder import MANIFEST, BatchRequest, Folder, assign, find, size_and_mtime
 from witness.work.manifest import Entry, Manifest
 from witness.work.produce import Outcome, Settings
 from witness.work.queue import JobQueue, Observer, Workers
@@ -52,7 +52,7 @@ class Result:
 
     def row(self) -> dict[str, Any]:
         """Return it as JSON."""
-        fields = asdict(self.entry)
+        fields = self.entry.to_json()
         del fields["settings"], fields["mtime_ns"]
         return {**fields, "state": self.state, "files": list(self.files)}
 
@@ -144,13 +144,13 @@ class Batch(Observer):
 
     # --- the queue's events ---
 
-    def begun(self, item: Item) -> None:
+    def begun(self, item: Entry) -> None:
         self._directories.add(self.folder.directory(item))
 
-    def postponed(self, item: Item, error: str) -> None:  # noqa: ARG002
+    def postponed(self, item: Entry, error: str) -> None:  # noqa: ARG002
         self._reporter.note(f"once more after the others: {error}")
 
-    def ended(self, item: Item, entry: Entry, outcome: Outcome | None) -> None:
+    def ended(self, item: Entry, entry: Entry, outcome: Outcome | None) -> None:
         if entry.state == "begun":
             self._set_result(entry, "left")
             self._reporter.note(f"left: {entry.error}; run the same command again to continue")
@@ -246,7 +246,7 @@ class Batch(Observer):
         self._states[state] += 1
         self.results[entry.source] = Result(entry, state, tuple(names))
 
-    def _scan(self) -> list[Item]:
+    def _scan(self) -> list[Entry]:
         """Return the recordings to be done that were not seen before, or have changed since."""
         try:
             recordings = find(self.request.inputs, self.request.out)
@@ -263,7 +263,7 @@ class Batch(Observer):
             if self._seen.get(source) == now or (self.request.watch and not self._is_complete(source, now)):
                 continue
             self._seen[source] = now
-            item = Item(source, output, *now)
+            item = Entry.begun(source, output, now)
             entry = self.folder.spared(item)
             if entry is None:
                 self._set_result(self.folder.entry(item, "failed", "not reached"), "left")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from witness.storage import atomic, cache, files, typed_json
 
 if TYPE_CHECKING:
-    from witness.work.folder import Item
+    from witness.work.manifest import Entry
     from witness.work.produce import Job, Outcome, Settings
 
 STAGES = ("start", "decode", "segmentation", "embedding", "clustering", "transcription")
@@ -327,13 +327,13 @@ class Forecast:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._working: dict[str, tuple[Item, Workload, Estimate]] = {}  # by output
+        self._working: dict[str, tuple[Entry, Workload, Estimate]] = {}  # by output
         self._done: dict[str, deque[_Done]] = defaultdict(lambda: deque(maxlen=LATEST))  # by ending
         self._latest: tuple[Workload, Pace] | None = None
         """The workload of the latest recording, and the pace expected of it."""
         self._most_at_once = 1
 
-    def begin(self, item: Item, job: Job) -> Estimate:
+    def begin(self, item: Entry, job: Job) -> Estimate:
         """Return the estimate of a recording that is worked on from now on."""
         workload = Workload(job.settings)
         self._latest = workload, _expected_pace(workload)[0]
@@ -341,7 +341,7 @@ class Forecast:
         self._working[item.output] = item, workload, estimate
         return estimate
 
-    def end(self, item: Item, outcome: Outcome | None) -> None:
+    def end(self, item: Entry, outcome: Outcome | None) -> None:
         """Learn from a recording with an outcome; None: it has none."""
         _, workload, estimate = self._working.pop(item.output)
         if outcome is None or outcome.error is not None or outcome.twin or outcome.formatted:
@@ -352,7 +352,7 @@ class Forecast:
                 remember(workload, estimate)
                 self._latest = workload, _expected_pace(workload)[0]
 
-    def expect(self, items: Iterable[Item]) -> float | None:
+    def expect(self, items: Iterable[Entry]) -> float | None:
         """Return the seconds of work on recordings whose lengths are unknown.
 
         None: fewer than two with the ending of one of them are done, or their bit rates differ too much.
@@ -369,7 +369,7 @@ class Forecast:
             seconds += size * sum(each.work for each in done) / sum(each.size for each in done)
         return seconds
 
-    def left(self, items: Iterable[Item]) -> float | None:
+    def left(self, items: Iterable[Entry]) -> float | None:
         """Return the seconds until these recordings, at work or waiting, are done; None: not known yet."""
         working = {output: at_work for output, at_work in self._working.items() if at_work[2].begun}
         self._most_at_once = max(self._most_at_once, len(working))
@@ -405,5 +405,5 @@ def _bytes_per_second(done: Iterable[_Done]) -> float:
     return max(1.0, sum(each.size for each in done)) / max(1e-6, sum(each.sound for each in done))
 
 
-def _ending(item: Item) -> str:
+def _ending(item: Entry) -> str:
     return PurePath(item.source).suffix.lower()

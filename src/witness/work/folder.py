@@ -49,21 +49,6 @@ class BatchRequest:
     """Bytes of memory that a recording may take."""
 
 
-@dataclass(frozen=True)
-class Item:
-    """A recording of a batch, with its size and time at the last look."""
-
-    source: str
-    """Its absolute path."""
-    output: str
-    """Its files below the batch's folder, without their endings."""
-    size: int
-    mtime_ns: int
-    overrides: JobOverrides = JobOverrides()
-    again: bool = False
-    """Its transcript gives way to a new one, which keeps a person's changes."""
-
-
 # --- recordings and names ---
 
 
@@ -186,11 +171,11 @@ class Folder:
         """True if recordings may take the transcripts of others with the same bytes."""
         return Format.JSON in self.request.formats and not self.request.force
 
-    def directory(self, item: Item) -> Path:
+    def directory(self, item: Entry) -> Path:
         """Return the directory of an item's files."""
         return (self.request.out / item.output).parent
 
-    def job(self, item: Item, runtime: Runtime) -> Job:
+    def job(self, item: Entry, runtime: Runtime) -> Job:
         """Return the item with everything that a worker must know."""
         targets = tuple(zip(self.request.formats, self._targets(item.output), strict=True))
         transcript = None if self.request.force or item.again else self.transcript(item)
@@ -209,7 +194,7 @@ class Folder:
             again=item.again,
         )
 
-    def claim(self, item: Item) -> None:
+    def claim(self, item: Entry) -> None:
         """Note in the manifest that an item's files are the batch's own, before they exist.
 
         Raises OutputError.
@@ -217,12 +202,12 @@ class Folder:
         if item.output not in self.manifest.entries:
             self.manifest.append(self.entry(item, "begun"))
 
-    def entry(self, item: Item, state: State, error: str | None = None) -> Entry:
+    def entry(self, item: Entry, state: State, error: str | None = None) -> Entry:
         """Return the entry of an item without results."""
         failed = int(error is not None)
-        return replace(begun(item), settings=self._fingerprint, state=state, error=error, code=failed)
+        return replace(item, settings=self._fingerprint, state=state, error=error, code=failed)
 
-    def record(self, item: Item, outcome: Outcome) -> Entry:
+    def record(self, item: Entry, outcome: Outcome) -> Entry:
         """Add the outcome of an item to the manifest. Raises OutputError, also if that is a full disk."""
         if outcome.full:
             raise OutputError(f"{outcome.error}; then run the same command again to continue")
@@ -239,7 +224,7 @@ class Folder:
         self.manifest.append(entry)
         return entry
 
-    def spared(self, item: Item) -> Entry | None:
+    def spared(self, item: Entry) -> Entry | None:
         """Return the entry of an item that must not be worked on: it is done, or it would lose something."""
         before = None if self.request.force else self.done_before(item)
         if before is not None:
@@ -247,7 +232,7 @@ class Folder:
         trouble = self.in_the_way(item)
         return None if trouble is None else self.entry(item, "failed", trouble)
 
-    def in_the_way(self, item: Item) -> str | None:
+    def in_the_way(self, item: Entry) -> str | None:
         """Name the reason not to write the results of an item: a link, or a file that would be lost."""
         try:
             files.refuse_link(self.directory(item), self.request.out)
@@ -256,7 +241,7 @@ class Folder:
         if self.request.force or item.again:
             return None
         entry = self.manifest.entries.get(item.output)
-        if entry is not None and entry.state == "begun" and entry.wish and not item.overrides.to_json():
+        if entry is not None and entry.state == "begun" and item.wish == JobOverrides() != entry.wish:
             return f"{item.source}: waits at the desk with settings of its own; run witness serve, or --force"
         if self.transcript(item) is not None:
             return None
@@ -275,7 +260,7 @@ class Folder:
             return None
         return f"{taken}: is there already and not of this batch; fix: move it away, or use --force"
 
-    def done_before(self, item: Item) -> Entry | None:
+    def done_before(self, item: Entry) -> Entry | None:
         """Return the entry of an item with the same content and settings and all its files."""
         entry = self._unchanged(item)
         if entry is None or (entry.state == "failed" and self.request.retry_failed):
@@ -284,7 +269,7 @@ class Folder:
             return None
         return entry
 
-    def transcript(self, item: Item) -> Path | None:
+    def transcript(self, item: Entry) -> Path | None:
         """Return the JSON of the same content with the same settings, for the missing formats of an item."""
         entry = self._unchanged(item)
         if entry is None or entry.state != "done" or entry.sha256 is None:
@@ -292,7 +277,7 @@ class Folder:
         path, summary = self._saved(item.output, entry.sha256)
         return path if summary is not None and summary.corrected is not None else None
 
-    def twin(self, item: Item) -> Path | None:
+    def twin(self, item: Entry) -> Path | None:
         """Return the JSON of another recording with the same bytes that is done with these settings.
 
         One that a person has corrected counts only for a recording that was moved.
@@ -307,7 +292,7 @@ class Folder:
                 return path
         return None
 
-    def about_twin(self, item: Item, path: str) -> str:
+    def about_twin(self, item: Entry, path: str) -> str:
         """Return the note on an item with the transcript of another one, whose JSON is at `path`."""
         output = Path(path).relative_to(self.request.out).with_name(Path(path).name.removesuffix(".json"))
         entries = self.manifest.entries
@@ -319,16 +304,16 @@ class Folder:
             f"are still at {path}"
         )
 
-    def sha256(self, item: Item) -> str | None:
+    def sha256(self, item: Entry) -> str | None:
         """Return the hash of a recording, which is read once; None: it cannot be read."""
         return self.manifest.sha256(item.source, item.size, item.mtime_ns)
 
-    def _unchanged(self, item: Item) -> Entry | None:
+    def _unchanged(self, item: Entry) -> Entry | None:
         """Return the entry of an item that ended with these settings and has not changed since."""
         entry = self.manifest.entries.get(item.output)
         if entry is None or entry.state not in ("done", "failed"):
             return None
-        overridden = bool(entry.wish) and not item.overrides.to_json()  # settings of its own count
+        overridden = item.wish == JobOverrides() != entry.wish  # settings of its own count
         if entry.settings != self._fingerprint and not overridden:
             return None
         if (entry.source, entry.size, entry.mtime_ns) != (item.source, item.size, item.mtime_ns):
@@ -349,9 +334,3 @@ class Folder:
 
     def _targets(self, output: str) -> list[Path]:
         return [Path(output_paths.name_of(self.request.out / output, form)) for form in self.request.formats]
-
-
-def begun(item: Item) -> Entry:
-    """Return the entry of an item that waits; its settings are not known yet."""
-    fields = item.output, item.source, item.size, item.mtime_ns
-    return Entry(*fields, None, "", "begun", wish=item.overrides.to_json(), again=item.again)

@@ -12,20 +12,16 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from witness.errors import OutputError, UsageError
 from witness.storage import files
-from witness.work import overrides
-
-if TYPE_CHECKING:
-    from witness.work.folder import Item
+from witness.work.overrides import JobOverrides
 
 LONGEST_NAME = 244
 """Bytes of a file name, which has 255 with .findings.npz."""
@@ -44,7 +40,7 @@ State = Literal["begun", "done", "failed", "canceled"]
 
 @dataclass(frozen=True)
 class Entry:
-    """The latest event of one recording. Its fields are the keys of a line."""
+    """One recording, at its latest event or while it waits. Its fields are the keys of a line."""
 
     output: Text
     """Its files below the manifest's folder, without their endings."""
@@ -69,10 +65,26 @@ class Entry:
     speakers: Count | None = None
     doubts: tuple[Text, ...] = ()
     """Warnings after which a person should look at the recording."""
-    wish: Mapping[str, Any] = field(default_factory=dict)
-    """Its own settings, as `JobOverrides.to_json`."""
+    wish: JobOverrides = JobOverrides()
+    """Its own settings."""
     again: bool = False
-    """A transcript of this recording exists already (only with "begun")."""
+    """A transcript of this recording exists already (only with "begun"): it gives way to a new one, which
+    keeps a person's changes."""
+
+    @classmethod
+    def begun(
+        cls,
+        source: str,
+        output: str,
+        size_and_mtime: tuple[int, int],
+        wish: JobOverrides = JobOverrides(),
+        again: bool = False,
+    ) -> Entry:
+        """Return a recording that waits; the settings of its folder are not known yet."""
+        return cls(output, source, *size_and_mtime, None, "", "begun", wish=wish, again=again)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "wish": self.wish.to_json()}
 
     @property
     def why(self) -> str | None:
@@ -114,7 +126,7 @@ class Manifest:
 
     def append(self, entry: Entry) -> None:
         """Add a line. Raises OutputError if the disk is full or the file is a link."""
-        line = (b"\n" if self._torn else b"") + json.dumps(asdict(entry)).encode() + b"\n"
+        line = (b"\n" if self._torn else b"") + json.dumps(entry.to_json()).encode() + b"\n"
         try:
             descriptor = files.own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
@@ -141,14 +153,14 @@ class Manifest:
                 return None
         return self._hashes[key]
 
-    def has_copies(self, item: Item, settings: str) -> bool:
+    def has_copies(self, item: Entry, settings: str) -> bool:
         """Return whether any other recording of the same size is done with these settings."""
         done = self._done.get((settings, item.size))
         if not done:
             return False
         return len(done) > 1 or next(iter(done.values())).keys() != {item.output}
 
-    def copies(self, item: Item, settings: str, sha256: str) -> list[Entry]:
+    def copies(self, item: Entry, settings: str, sha256: str) -> list[Entry]:
         """Return the entries of other recordings with this content that are done with these settings."""
         outputs = self._done.get((settings, item.size), {}).get(sha256, {})
         return [self.entries[output] for output in outputs if output != item.output]
@@ -194,10 +206,9 @@ def _entry(line: bytes) -> Entry:
     if not _is_below(entry.output):
         raise _InvalidError(f"its output cannot be {json.dumps(entry.output)[:60]}")
     try:
-        overrides.parse(entry.wish)
+        return replace(entry, wish=entry.wish.checked())
     except UsageError as error:
-        raise _InvalidError(f"its wish cannot be {json.dumps(entry.wish)[:60]}") from error
-    return entry
+        raise _InvalidError(f"its wish cannot be {json.dumps(values['wish'])[:60]}") from error
 
 
 def _is_below(output: str) -> bool:

@@ -54,6 +54,19 @@ class JobOverrides:
         """Return the overrides without those that keep the folder's value."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
+    def checked(self) -> JobOverrides:
+        """Return the overrides with the code of the language. Raises UsageError that names the bad one."""
+        if self == JobOverrides():
+            return self
+        if self.whisper is not None and self.whisper not in model_names():
+            raise UsageError(f"{self.whisper[:40]!r} is not a model that can be chosen here")
+        if self.speakers is not None and not 1 <= self.speakers <= MOST_SPEAKERS:
+            raise UsageError(f"the number of speakers must be between 1 and {MOST_SPEAKERS}")
+        language = self.language if self.language in (None, ANY) else languages.parse(self.language or "")
+        checked = replace(self, language=language, vocabulary=clean_terms(self.vocabulary))
+        checked.apply(Options())
+        return checked
+
 
 def model_names() -> tuple[str, ...]:
     """Return the names of the models that an override can choose."""
@@ -64,23 +77,12 @@ def model_names() -> tuple[str, ...]:
 
 def parse(values: Mapping[str, Any]) -> JobOverrides:
     """Return the overrides in JSON. Raises UsageError that names the bad one."""
-    if not values:
-        return JobOverrides()
     import msgspec
 
     try:
-        overrides = msgspec.convert(values, JobOverrides)
+        return msgspec.convert(values, JobOverrides).checked()
     except msgspec.ValidationError as error:
         raise UsageError(f"these settings cannot be used ({error})") from None
-    if overrides.language not in (None, ANY):
-        overrides = replace(overrides, language=languages.parse(overrides.language or ""))
-    if overrides.whisper is not None and overrides.whisper not in model_names():
-        raise UsageError(f"{overrides.whisper[:40]!r} is not a model that can be chosen here")
-    if overrides.speakers is not None and not 1 <= overrides.speakers <= MOST_SPEAKERS:
-        raise UsageError(f"the number of speakers must be between 1 and {MOST_SPEAKERS}")
-    overrides = replace(overrides, vocabulary=clean_terms(overrides.vocabulary))
-    overrides.apply(Options())
-    return overrides
 
 
 def clean_terms(terms: tuple[str, ...]) -> tuple[str, ...]:

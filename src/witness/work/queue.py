@@ -22,7 +22,7 @@ from witness.child import one_line
 from witness.errors import CancelledError, OutputError, WitnessError
 from witness.options import Runtime
 from witness.work.eta import Estimate, Forecast
-from witness.work.folder import Folder, Item, size_and_mtime
+from witness.work.folder import Folder, size_and_mtime
 from witness.work.manifest import Entry
 from witness.work.produce import Job, Outcome, Segment, Watcher, nothing_said
 
@@ -51,30 +51,30 @@ class Observer:
     live = False
     """True has `progressed` and `said` called, from threads of the workers."""
 
-    def begun(self, item: Item) -> None:
+    def begun(self, item: Entry) -> None:
         """Take note that a recording is worked on."""
 
-    def progressed(self, item: Item, stage: str, estimate: Estimate) -> None:
+    def progressed(self, item: Entry, stage: str, estimate: Estimate) -> None:
         """Take note of progress."""
 
-    def said(self, item: Item, first: int, segments: Sequence[Segment]) -> None:
+    def said(self, item: Entry, first: int, segments: Sequence[Segment]) -> None:
         """Take note of final text, as `produce.Said`."""
 
-    def postponed(self, item: Item, error: str) -> None:
+    def postponed(self, item: Entry, error: str) -> None:
         """Take note that a recording waits until the others are done, because its disk failed."""
 
-    def ended(self, item: Item, entry: Entry, outcome: Outcome | None) -> None:
+    def ended(self, item: Entry, entry: Entry, outcome: Outcome | None) -> None:
         """Take note of the end of a recording. None: there was nothing to do, or it was canceled.
 
         An entry that has only "begun" means that its workers were lost: the next run does it.
         """
 
-    def unwritable(self, item: Item, error: OutputError) -> None:  # noqa: ARG002
+    def unwritable(self, item: Entry, error: OutputError) -> None:  # noqa: ARG002
         """Take note that the result of a recording cannot be written."""
         raise error
 
 
-Prepare = Callable[[Item], tuple[Item, Folder] | None]
+Prepare = Callable[[Entry], tuple[Entry, Folder] | None]
 """Returns a recording with all its settings, and its folder; None: it must wait for something."""
 
 
@@ -90,9 +90,9 @@ class JobQueue:
         self._prepare = prepare
         self._observer = observer
         self._ahead = ahead
-        self.waiting: dict[str, Item] = {}
+        self.waiting: dict[str, Entry] = {}
         """By output, as all of these."""
-        self.working: dict[str, tuple[Item, Future[Outcome]]] = {}
+        self.working: dict[str, tuple[Entry, Future[Outcome]]] = {}
         self.forecast = Forecast()
         self._next: deque[str] = deque()  # some may wait no more
         self._copies: dict[str, list[str]] = defaultdict(list)  # those that wait for the end of another one
@@ -102,7 +102,7 @@ class JobQueue:
         self._left: float | None = None
         self._next_estimate = 0.0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Entry) -> None:
         """Have a recording wait for its turn."""
         self.waiting[item.output] = item
         self._next.append(item.output)
@@ -159,7 +159,7 @@ class JobQueue:
             self._next_estimate = ended + RARELY * (ended - begun)
         return self._left
 
-    def _original(self, item: Item, folder: Folder) -> str | None:
+    def _original(self, item: Entry, folder: Folder) -> str | None:
         """Return the output of a recording at work that has the same bytes or the same output."""
         if item.output in self.working:
             return item.output
@@ -171,7 +171,7 @@ class JobQueue:
             return None
         return next((other.output for other in alike if folder.sha256(other) == sha256), None)
 
-    def _begin(self, item: Item, folder: Folder) -> None:
+    def _begin(self, item: Entry, folder: Folder) -> None:
         """Submit a recording, or find that there is nothing to do. Raises OutputError."""
         if (entry := folder.spared(item)) is not None:
             del self.waiting[item.output]
@@ -193,7 +193,7 @@ class JobQueue:
         self.working[item.output] = item, future
         future.add_done_callback(lambda _: self._inbox.put(partial(self._end, item, folder, future)))
 
-    def _end(self, item: Item, folder: Folder, future: Future[Outcome]) -> None:
+    def _end(self, item: Entry, folder: Folder, future: Future[Outcome]) -> None:
         """Record the outcome of a recording. Raises OutputError where the observer does."""
         del self.working[item.output]
         self._next.extendleft(reversed(self._copies.pop(item.output, [])))
@@ -220,7 +220,7 @@ class JobQueue:
             self.forecast.end(item, outcome)
 
 
-def _outcome_of(item: Item, future: Future[Outcome]) -> Outcome:
+def _outcome_of(item: Entry, future: Future[Outcome]) -> Outcome:
     try:
         return future.result()
     except Exception as error:
