@@ -56,7 +56,6 @@ TRANSCRIPT = {
 }
 BOTH = TRANSCRIPT | {
     "formats": ["-f", "json"],
-    "to": ["-o", "elsewhere"],
     "device": ["--device", "cpu"],
     "threads": ["--threads", "3"],
     "html_audio": ["--html-audio", "link"],
@@ -72,6 +71,7 @@ BOTH = TRANSCRIPT | {
     "quiet": ["-q"],
 }
 RUN = BOTH | {
+    "to": ["-o", "elsewhere"],
     "gpu": ["--gpu", "1"],
     "serial": ["--serial"],
     "parallel": ["--parallel"],
@@ -79,6 +79,7 @@ RUN = BOTH | {
     "verbose": ["-v"],
 }
 BATCH = BOTH | {
+    "out": ["-o", "elsewhere"],
     "jobs": ["--jobs", "2"],
     "gpus": ["--gpu", "0,1"],
     "retry_failed": ["--retry-failed"],
@@ -271,7 +272,7 @@ def test_limits_are_in_seconds_and_bytes(seen, tmp_path, monkeypatch):
     (order,) = [
         entry[0] for entry in seen if isinstance(entry, tuple) and isinstance(entry[0], folder.BatchRequest)
     ]
-    assert (order.limit, order.limit_memory) == (9.5, 1_500_000_000)
+    assert (order.limit_time, order.limit_memory) == (9.5, 1_500_000_000)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,9 +27,7 @@ SILENCE = 30.0
 @click.command("batch", cls=options.Command, short_help="Transcribe a folder of recordings, unattended.")
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...")
 @click.option(
-    "-o",
-    "--output",
-    "to",
+    *("-o", "--output", "out"),
     required=True,
     type=options.PATH,
     metavar="DIR",
@@ -52,6 +49,7 @@ SILENCE = 30.0
     "GB",
     "Stop a recording that takes more memory (Linux only); it counts as failed. [default: no limit]",
     type=options.Number(0, min_open=True),
+    callback=lambda _, __, size: size and round(size * 1e9),
 )
 @options.text("--scheduler", "tcp://HOST:PORT", "Run on a Dask cluster whose machines see the same folders.")
 @options.transcript
@@ -65,15 +63,7 @@ SILENCE = 30.0
 @options.NO_STAGES
 @options.QUIET
 def batch_command(
-    inputs: tuple[str, ...],
-    to: Path,
-    formats: tuple[str, ...],
     jobs: int | None,
-    force: bool,
-    retry_failed: bool,
-    watch: bool,
-    limit_time: float | None,
-    limit_memory: float | None,
     scheduler: str | None,
     device: str,
     gpus: str | None,
@@ -87,29 +77,18 @@ def batch_command(
     settings, are skipped: run the same command again to continue after a break. One bad file stops nothing;
     report.json and the table at the end name it. Exit code 3 if any failed or was lost with its cluster.
     """
-    writing = options.writing(asked)
+    from witness.work import folder, pool, produce
+    from witness.work.batch import Batch
+
+    request, writing = options.take(folder.BatchRequest, asked), options.writing(asked)
     choices = Options(**asked)
     cards = [0] if gpus is None else _cards(gpus)
     if scheduler is not None:
         _refuse_with_scheduler({"--jobs": jobs, "--gpu": gpus, "--threads": threads})
 
-    from witness.work import folder, pool, produce
-    from witness.work.batch import Batch
-    from witness.work.folder import locked
-
-    request = folder.BatchRequest(
-        inputs,
-        to,
-        formats,
-        force,
-        retry_failed,
-        watch,
-        limit_time,
-        None if limit_memory is None else round(limit_memory * 1e9),
-    )
-    private = "json" in formats and writing.keep_findings  # voices are beside it
+    private = "json" in request.formats and writing.keep_findings  # voices are beside it
     course = BatchCourse()
-    with locked(to, private=private), options.progress(quiet, course=course) as reporter:
+    with folder.locked(request.out, private=private), options.progress(quiet, course=course) as reporter:
         settings = produce.resolve_settings(choices, writing, reporter=reporter)
         work = Batch(request, settings)
         try:
@@ -142,7 +121,7 @@ def batch_command(
                 reporter.note(
                     f"{text.count(left, 'recording')} {are} left; run the same command again to continue"
                 )
-            if not (watch and signals.exit_code() == signals.INTERRUPTED):
+            if not (request.watch and signals.exit_code() == signals.INTERRUPTED):
                 raise  # otherwise Ctrl-C is the way to end --watch
     atomic.write(work.table().encode("utf-8", "replace"), None)
     summary = work.summary()

@@ -74,7 +74,7 @@ def bench_accuracy(
     """
     from witness.bench import accuracy, score_report, scoring
     from witness.bench.run_folder import AccuracyPlan
-    from witness.options import Options
+    from witness.options import Options, Runtime
 
     impls = [(name, Path(folder)) for name, _, folder in (other.partition("=") for other in others)]
     for name, folder in impls:
@@ -82,7 +82,7 @@ def bench_accuracy(
             raise UsageError(
                 f"--impl {name}={folder}: give a name and a folder of RTTM files, such as peer=rttm/"
             )
-    runtime = options.runtime(settings)
+    runtime = options.take(Runtime, settings)
     cases, missing = accuracy.find(audio, rttm)
     plan = AccuracyPlan(
         cases=cases,
@@ -143,7 +143,7 @@ def bench_speed(
     Each run is a separate process. The table of medians, or the JSON document, goes to stdout.
     """
     from witness.bench import speed
-    from witness.options import Options
+    from witness.options import Options, Runtime
 
     # Paths of models, as of a --whisper FILE: the processes work elsewhere.
     for name in ("models", "whisper"):
@@ -151,7 +151,7 @@ def bench_speed(
             settings[name] = str(Path(settings[name]).absolute())
     asked: dict[speed.Way, bool] = {"run": True, "serial": vs_serial, "profiled": vs_profile}
     ways = tuple(way for way, chosen in asked.items() if chosen)
-    runtime = options.runtime(settings)
+    runtime = options.take(Runtime, settings)
     plan = speed.SpeedPlan(Options(**settings), runtime, repeat, ways)
     with options.progress(quiet=False) as reporter:
         result = speed.measure(recordings, plan, reporter)

@@ -29,7 +29,6 @@ from witness.options import (
     PageAudio,
     Precision,
     Recognizer,
-    Runtime,
 )
 from witness.progress import LongNote, Reporter
 from witness.storage import atomic, cache, files
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from witness.work.produce import Writing
 
+T = TypeVar("T")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 MANY = 15
 """Options of a command above which its help has sections."""
@@ -50,7 +50,7 @@ MOST = 10_000
 LARGEST_LIST = 1 << 16
 """Bytes of a list of terms or rules; a recognizer listens to far less."""
 SECTIONS = {
-    "Result": "formats to force no_findings html_audio",
+    "Result": "formats to out force no_findings html_audio",
     "Reading": "pauses fillers line_width lines words speaker_names times",
     "Words": "language translate fast_words vocabulary prompt replaced whisper recognizer",
     "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
@@ -382,10 +382,10 @@ def writing(parameters: dict[str, Any]) -> Writing:
     return Writing(keep, audio, {name: parameters.pop(name) for name in SECTIONS["Reading"].split()})
 
 
-def runtime(parameters: dict[str, Any]) -> Runtime:
-    """Take the options of a Runtime out of a command's."""
-    names = [field.name for field in fields(Runtime)]
-    return Runtime(**{name: parameters.pop(name) for name in names if name in parameters})
+def take(made: type[T], parameters: dict[str, Any]) -> T:
+    """Return a dataclass made of the parameters of a command that are its fields, and take them out."""
+    names = [field.name for field in fields(made)]  # type: ignore[arg-type] # mypy knows no type for any
+    return made(**{name: parameters.pop(name) for name in names if name in parameters})
 
 
 NO_STAGES = flag("--no-findings", "Keep nothing to count the speakers again with.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from witness.cli import options
 from witness.errors import InputError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import Bounds
+from witness.options import Bounds, Changes
 from witness.text import printable
 
 
@@ -35,14 +36,9 @@ from witness.text import printable
 @options.QUIET
 def redo_command(
     transcript: Path,
-    merges: tuple[str, ...],
-    names: tuple[str, ...],
-    saved: tuple[Path, ...],
-    forget: bool,
     formats: tuple[str, ...],
     to: str | None,
     quiet: bool,
-    replaced: tuple[tuple[str, str], ...],
     **asked: Any,
 ) -> None:
     """Make TRANSCRIPT (a JSON file) again with another number of speakers, names or merges.
@@ -51,11 +47,10 @@ def redo_command(
     JSON. The JSON is replaced and keeps the corrections for later redos. Without -f and -o, the text goes to
     stdout.
     """
-    from witness.options import Changes
     from witness.transcript import store
     from witness.work.produce import Caller, Job, Settings, job_files, produce
 
-    writing = options.writing(asked)
+    writing, changes = options.writing(asked), options.take(Changes, asked)
     if (json := json_of(transcript)) != transcript:
         click.echo(f"note: the transcript is {printable(str(json))}", err=True)
         transcript = json
@@ -70,7 +65,7 @@ def redo_command(
         job_files(targets),
         Settings(writing=writing),
         transcript=str(transcript),
-        changes=Changes(Bounds(**asked), forget, merges, names, saved, replaced),
+        changes=replace(changes, asked=Bounds(**asked)),
     )
     with options.progress(quiet) as reporter:
         produce(job, Caller(reporter=reporter))

@@ -16,7 +16,7 @@ from witness.cli import options, signals
 from witness.errors import OutputError, WitnessError
 from witness.formats import output_paths
 from witness.formats.registry import Format
-from witness.options import Bounds, Options
+from witness.options import Bounds, Options, Runtime
 from witness.progress import Reporter
 from witness.storage import atomic
 from witness.text import count as number
@@ -166,7 +166,7 @@ def run(
     **asked: Any,
 ) -> None:
     """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
-    writing, runtime = options.writing(asked), options.runtime(asked)
+    writing, runtime = options.writing(asked), options.take(Runtime, asked)
     choices = Options(**asked)
     targets = output_paths.plan(recording, formats, to, spare=not force)
     failure: WitnessError | None = None

@@ -43,7 +43,7 @@ class BatchRequest:
     retry_failed: bool = False
     watch: bool = False
     """Continue with recordings that appear."""
-    limit: float | None = None
+    limit_time: float | None = None
     """Seconds that a recording may take."""
     limit_memory: int | None = None
     """Bytes of memory that a recording may take."""
@@ -186,7 +186,7 @@ class Folder:
             item.source,
             tuple((form, str(path)) for form, path in targets),
             replace(self._settings, runtime=runtime),
-            self.request.limit,
+            self.request.limit_time,
             self.request.limit_memory,
             self.request.force,
             None if transcript is None else str(transcript),
