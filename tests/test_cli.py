@@ -564,7 +564,7 @@ from witness.storage import atomic
 from witness.cli.main import main
 
 def deaf(*_, **__):
-    atomic._scratch(b"half", Path("out.txt").absolute())
+    atomic._Draft(b"half", Path("out.txt").absolute()).write()
     while True:
         try:
             os.kill(os.getpid(), signal.{name})

@@ -296,7 +296,7 @@ def test_no_signal_comes_between_two_files(tmp_path, monkeypatch):
 
 
 def test_what_is_half_written_goes_with_a_process_that_ends_at_once(tmp_path):
-    atomic._scratch(b"half", tmp_path / "x.json")
+    atomic._Draft(b"half", tmp_path / "x.json").write()
     atomic.write(b"whole", tmp_path / "y.json")
     atomic.abandon()
     assert [path.name for path in tmp_path.iterdir()] == ["y.json"]

@@ -12,17 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from witness.errors import OutputError
 from witness.text import for_terminal
 
-T = TypeVar("T")
 SCRATCH = ".witness-"
 """Prefix of the names of unfinished files; the machine and the process that write them follow."""
 ABANDONED = 24 * 3600.0
@@ -44,52 +41,39 @@ def write_all(files: Sequence[tuple[bytes, Path | None]], *, private: Collection
     for content, path in files:
         if path is None:
             _to_stdout(content)
-    targets = [(content, path.absolute(), path in private) for content, path in files if path is not None]
-    if not targets:
-        return
-    waiting: list[tuple[Path, Future[_Scratch | None]]] = []
+    drafts = [
+        _Draft(content, path.absolute(), path in private) for content, path in files if path is not None
+    ]
     try:
         # At the same time, so that the disk syncs them in one go: docs/decisions/2026-11-22-constants.md.
-        with ThreadPoolExecutor(len(targets)) as pool:
-            for content, path, secret in targets:
-                waiting.append((path, pool.submit(_prepare, content, path, secret)))
-            ready = [(path, _told(path, future.result)) for path, future in waiting]
+        with ThreadPoolExecutor(len(drafts) or 1) as pool:
+            for written in [pool.submit(_report, draft.write, draft.path) for draft in drafts]:
+                written.result()
             # Not in this thread: Ctrl-C would come between two of them.
-            pool.submit(_place, ready).result()
+            pool.submit(_place, drafts).result()
     finally:
-        for _, future in waiting:
-            if future.exception() is None and (left := future.result()) is not None:
-                _remove(left.path)
+        for draft in drafts:
+            draft.discard()
 
 
-def _place(ready: Sequence[tuple[Path, _Scratch | None]]) -> None:
+def _place(drafts: Sequence[_Draft]) -> None:
     """Put unfinished files, which are whole by now, in their places."""
     with placing:
-        for path, scratch in ready:
-            if scratch is not None:
-                _told(path, partial(scratch.place, path))
-    for folder in {path.parent for path, scratch in ready if scratch is not None}:
+        for draft in drafts:
+            _report(draft.place, draft.path)
+    for folder in {draft.path.parent for draft in drafts}:
         sync(folder)
 
 
-def _told(path: Path, step: Callable[[], T]) -> T:
-    """The result of `step`, whose OSError becomes an OutputError about `path`."""
+def _report(step: Callable[[], None], path: Path) -> None:
+    """Run a step, whose OSError becomes an OutputError about `path`."""
     try:
-        return step()
+        step()
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written ({error.strerror}); fix: free disk space, fix the folder's "
             "permissions, or write to another place"
         ) from error
-
-
-def _prepare(content: bytes, path: Path, private: bool) -> _Scratch | None:
-    """Return the unfinished file with the content; None: it was written, because `path` is special."""
-    if is_special(path):
-        with path.open("wb") as file:
-            file.write(content)
-        return None
-    return _scratch(content, path, private)
 
 
 def is_special(path: Path) -> bool:
@@ -106,50 +90,61 @@ def is_special(path: Path) -> bool:
 
 def replace(content: bytes, path: Path) -> None:
     """Put `content` at `path` so that no reader ever sees half of it. Raises OSError."""
-    scratch = _scratch(content, path)
+    draft = _Draft(content, path)
     try:
-        scratch.place(path)
+        draft.write()
+        draft.place()
     finally:
-        _remove(scratch.path)
+        draft.discard()
     sync(path.parent)
 
 
-@dataclass(frozen=True)
-class _Scratch:
-    """An unfinished file that only its user can read."""
+class _Draft:
+    """A file that is written under another name, which only its user can read, before it takes its place."""
 
-    path: Path
-    mode: int
-    """Permissions that it gets in its place."""
+    def __init__(self, content: bytes, path: Path, private: bool = False) -> None:
+        self.path = path
+        self._content, self._private = content, private
+        self._scratch = None if is_special(path) else path.with_name(scratch_name())
+        self._mode = 0
 
-    def place(self, path: Path) -> None:
-        """Put it there. Raises OSError."""
-        if os.name != "nt":
-            self.path.chmod(self.mode)
-        self.path.replace(path)
+    def write(self) -> None:
+        """Write and sync the file; a path that `is_special` is written at once. Raises OSError."""
+        if self._scratch is None:
+            with self.path.open("wb") as file:
+                file.write(self._content)
+            return
+        unfinished.add(self._scratch)
+        self._mode = create(self._content, self._scratch, mode_for(self.path, self._private), 0o600)
+
+    def place(self) -> None:
+        if self._scratch is not None:
+            if os.name != "nt":
+                self._scratch.chmod(self._mode)
+            self._scratch.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove the file if it has not taken its place."""
+        if self._scratch is not None:
+            self._scratch.unlink(missing_ok=True)
+            unfinished.discard(self._scratch)
 
 
-def _scratch(content: bytes, path: Path, private: bool = False) -> _Scratch:
-    """A synced file with the content, in the folder of `path`, under a name of its own. Raises OSError."""
-    scratch = path.with_name(scratch_name())
-    mode = mode_for(path, private)
+def create(content: bytes, path: Path, mode: int | None, first: int | None = None) -> int:
+    """Write a new, synced file, and return its mode; None: that of any new file, which only the system knows.
+
+    Until it is in its place, the file has the mode `first`, if any. Raises OSError.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # A new file gets the mode that any new file gets, which only the system knows without a race.
-    descriptor = os.open(scratch, flags, 0o666 if mode is None else 0o600)
-    unfinished.add(scratch)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if mode is None:
-                mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-            if hasattr(os, "fchmod"):  # Windows has none before Python 3.13
-                os.fchmod(descriptor, 0o600)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        _remove(scratch)
-        raise
-    return _Scratch(scratch, mode)
+    with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
+        if mode is None:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if hasattr(os, "fchmod"):  # Windows has none before Python 3.13
+            os.fchmod(file.fileno(), mode if first is None else first)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return mode
 
 
 def sync(folder: Path) -> None:
@@ -223,11 +218,6 @@ unfinished: set[Path] = set()
 """Scratch files of this process that may still be there."""
 new_folders: set[Path] = set()
 """Folders that this process made for results."""
-
-
-def _remove(scratch: Path) -> None:
-    scratch.unlink(missing_ok=True)
-    unfinished.discard(scratch)
 
 
 def abandon() -> None:

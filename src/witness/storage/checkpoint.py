@@ -19,6 +19,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from witness.errors import ForeignError
 from witness.progress import Note, no_note
 from witness.storage import cache, transaction
 
@@ -54,10 +55,10 @@ class Journal:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(folder)
-            self._file = _locked(path)
+            self._file = transaction.lock_file(path, mode=0o600)
             if self._file is not None:
                 self._read(self._file)
-        except OSError as error:
+        except (OSError, ForeignError) as error:
             self._give_up(error)
         self._resumed = bool(self._records)
         return self._resumed
@@ -88,7 +89,7 @@ class Journal:
     def forget(self) -> None:
         """Delete the file: it is not needed anymore."""
         if self._file is not None and self._path is not None:
-            _remove(self._path, self._file)
+            transaction.unlock_file(self._path, self._file)
             self._file = None
 
     def __enter__(self) -> Journal:
@@ -114,13 +115,14 @@ class Journal:
         os.ftruncate(file, end)
         os.lseek(file, end, os.SEEK_SET)
 
-    def _give_up(self, error: OSError) -> None:
+    def _give_up(self, error: OSError | ForeignError) -> None:
         if self._file is not None:
             with suppress(OSError):
                 os.close(self._file)
             self._file = None
+        reason = error.strerror if isinstance(error, OSError) else error
         where = cache.cache_folder() / "unfinished"
-        self._note(f"if this is interrupted, it begins again: nothing is kept in {where} ({error.strerror})")
+        self._note(f"if this is interrupted, it begins again: nothing is kept in {where} ({reason})")
 
 
 def records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -141,36 +143,12 @@ def key(name: str) -> bytes:
     return sha256(name.encode("utf-8", "surrogateescape")).digest()
 
 
-def _locked(path: Path) -> int | None:
-    """The open file, which is this process's alone; None: another process has it. Raises OSError."""
-    while True:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        file = os.open(path, flags, 0o600)
-        try:
-            if not transaction.try_lock(file):
-                os.close(file)
-                return None
-            if transaction.is_there(file, path):  # and not deleted by its last owner
-                return file
-        except OSError:
-            os.close(file)
-            raise
-        os.close(file)
-
-
-def _remove(path: Path, file: int) -> None:
-    with suppress(OSError):  # Windows removes no open file
-        path.unlink()
-    with suppress(OSError):
-        os.close(file)
-    if os.name == "nt":
-        with suppress(OSError):
-            path.unlink()
-
-
 def _sweep(folder: Path) -> None:
     """Delete the old journals that no process has open."""
     for path in folder.glob("*.journal"):
         with suppress(OSError):
-            if time.time() - path.lstat().st_mtime > OLD and (file := _locked(path)) is not None:
-                _remove(path, file)
+            if (
+                time.time() - path.lstat().st_mtime > OLD
+                and (file := transaction.lock_file(path)) is not None
+            ):
+                transaction.unlock_file(path, file)

@@ -72,7 +72,7 @@ def alone(folder: Path, name: str) -> Iterator[None]:
         sweep(folder)
         yield
     finally:
-        _release(lock, descriptor)
+        unlock_file(lock, descriptor)
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def held(lock: Path) -> Iterator[bool]:
         yield descriptor is not None
     finally:
         if descriptor is not None:
-            _release(lock, descriptor)
+            unlock_file(lock, descriptor)
 
 
 def replace_all(
@@ -101,7 +101,9 @@ def replace_all(
         scratch.mkdir(0o700)
         with ThreadPoolExecutor(len(contents) or 1) as pool:  # so that the disk syncs them in one go
             for written in [
-                pool.submit(_write, scratch / file, content, folder / file, file in private)
+                pool.submit(
+                    atomic.create, content, scratch / file, atomic.mode_for(folder / file, file in private)
+                )
                 for file, content in contents.items()
             ]:
                 written.result()
@@ -254,18 +256,6 @@ def _saved(folder: Path, name: str) -> Path:
     return folder / f".{name}{SAVED}"
 
 
-def _write(path: Path, content: bytes, target: Path, private: bool) -> None:
-    """Write a synced file with the mode for `target`; until it gets there, its folder keeps others out."""
-    mode = atomic.mode_for(target, private)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        if mode is not None and hasattr(os, "fchmod"):
-            os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
-
-
 def _commit(scratch: Path, folder: Path, name: str) -> list[str]:
     saved = _saved(folder, name)
     with atomic.placing:
@@ -285,36 +275,45 @@ _owners: dict[int, Path] = {}
 """Open lock files of this process -> the name in them."""
 
 
-def _acquire(lock: Path, patience: float, given_up: float) -> int | None:
+def _acquire(path: Path, patience: float, given_up: float) -> int | None:
     """Return the open file of a lock; None: another process has it. Raises ForeignError, OSError."""
+    try:
+        return lock_file(path, patience)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return _acquire_by_name(path, time.monotonic() + patience, given_up)
+
+
+def lock_file(path: Path, patience: float = 0.0, mode: int = 0o666) -> int | None:
+    """Open and lock a file of Witness; None: another process has it. Raises ForeignError, OSError."""
     end = time.monotonic() + patience
     while True:
-        descriptor = files.own(lock, os.O_RDWR | os.O_CREAT)
+        descriptor = files.own(path, os.O_RDWR | os.O_CREAT, mode)
         try:
             taken = try_lock(descriptor)
             # The last owner may have removed it: another file of that name may be the lock by now.
-            if taken and is_there(descriptor, lock):
+            if taken and is_there(descriptor, path):
                 return descriptor
-        except OSError as error:
+        except OSError:
             os.close(descriptor)
-            if error.errno in NO_LOCKS:
-                return _acquire_by_name(lock, end, given_up)
             raise
         os.close(descriptor)
-        if time.monotonic() > end:
+        if not taken and time.monotonic() > end:
             return None
         time.sleep(0 if taken else LOOK)
 
 
-def _release(lock: Path, held: int) -> None:
-    atomic.unfinished.discard(_owners.pop(held, lock))
+def unlock_file(path: Path, descriptor: int) -> None:
+    """Remove and close the open file of a lock."""
+    atomic.unfinished.discard(_owners.pop(descriptor, path))
     with suppress(OSError):  # Windows removes no open file
-        lock.unlink()
+        path.unlink()
     with suppress(OSError):
-        os.close(held)
-    with suppress(OSError):  # Windows removes it now
-        if os.name == "nt":
-            lock.unlink()
+        os.close(descriptor)
+    if os.name == "nt":
+        with suppress(OSError):
+            path.unlink()
 
 
 def try_lock(descriptor: int) -> bool:
