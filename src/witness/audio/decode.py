@@ -10,16 +10,17 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, BinaryIO, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import soxr
 
-from witness.audio import ffmpeg, frames, mixing, source, spool
-from witness.audio.mixing import Mixer
+from witness.audio import ffmpeg, frames, source, spool
+from witness.audio.mixing import Layout, Mixer
 from witness.errors import InputError
 from witness.options import Channels, Part
 from witness.progress import SILENT, Reporter
@@ -49,8 +50,7 @@ class Audio:
     """Its duration is that of `samples`: the decoded sound, and silence for gaps between time stamps."""
     warnings: tuple[str, ...]
     """One line each with the file's name, about lost or damaged parts and corrections."""
-    channels: Literal["mix", "split", "call"] = "mix"
-    """As `mixing.Mixed.layout`."""
+    channels: Layout = "mix"
 
 
 def load(
@@ -71,25 +71,23 @@ def load(
     Raises InputError if the file cannot be opened, nothing in it can be decoded, its samples are not those of
     a recording, or it ends before the part begins; OutputError if there is no room for the decoded sound.
     """
-    with opened(recording, part) as source_:
-        return decoded(source_, channels, reporter)
+    with opened(recording, part) as open_recording:
+        return decoded(open_recording, channels, reporter)
 
 
 @contextmanager
 def opened(recording: Recording, part: Part = Part()) -> Iterator[Opened]:
     """Open a recording for `decoded`, and check that it has sound. Raises InputError."""
     if isinstance(recording, tuple):
-        array, rate = recording
-        samples = _Samples(np.asarray(array), rate, part)
-        samples.check()
-        yield samples
+        array = _Array(np.asarray(recording[0]), recording[1])
+        array.check()
+        yield Opened(SAMPLES, part, array, lambda: sha256(array.samples.tobytes()))
         return
     path = os.fspath(recording)
     name = display_name(path)
-    with source.opened(path, name) as file:
-        with ffmpeg.opened(file, name) as media:
-            _ = media.stream
-        yield _OpenFile(path, name, file, part)
+    with source.opened(path, name) as file, ffmpeg.opened(file, name) as media:
+        _ = media.stream
+        yield Opened(path, part, media, partial(sha256_of, file))
 
 
 def blocks(path: str, part: Part = Part()) -> Iterator[Float32]:
@@ -125,67 +123,37 @@ def recorded(path: str) -> float | None:
     return None
 
 
-@dataclass(frozen=True)
-class _OpenFile:
-    """A recording in an open file, or the copy of a pipe."""
+@dataclass
+class _Array:
+    """A recording in memory, read as `ffmpeg.Media` is."""
 
-    path: str
-    name: str
-    file: BinaryIO
-    part: Part
-
-    def decode(self, mixer: Mixer, reporter: Reporter) -> Audio:
-        with ffmpeg.opened(self.file, self.name) as media:
-
-            def tell() -> None:
-                done = min(media.seconds, self.part.end)
-                reporter.progress("decode", done, max(min(media.expected, self.part.end), done))
-
-            samples = _spooled(_resampled(mixer.tracks(media.frames(self.part, tell)), self.name), tell)
-            duration = media.duration()
-            if duration:
-                _check_start(self.part, duration, self.name)
-            if not samples or not len(samples[0]):
-                reason = "none of its sound can be decoded" if media.failed else "holds no sound (0 samples)"
-                raise InputError(f"{self.name}: {reason}; fix: copy or export it again")
-            origin = Source(self.path, duration, mixer.channels, sha256_of(self.file), self.part)
-            return _audio(mixer.finished(samples), origin, media.warnings())
-
-
-@dataclass(frozen=True)
-class _Samples:
-    """A recording in memory."""
-
-    array: npt.NDArray[Any]
+    samples: npt.NDArray[Any]
     rate: int
-    part: Part
     name: str = SAMPLES
+    seconds: float = 0.0
+    """End of the part that was read."""
+    no_sound: str = "less than one sample at 16 kHz; fix: give more of the recording"
 
-    def decode(self, mixer: Mixer, reporter: Reporter) -> Audio:
-        duration = len(self.array) / self.rate
-        _check_start(self.part, duration, self.name)
-        array = self.array[slice(*ffmpeg.frames_of(self.part, 0.0, self.rate, len(self.array)))]
-        done, total = 0.0, len(array) / self.rate
+    @property
+    def expected(self) -> float:
+        return len(self.samples) / self.rate
 
-        def blocks() -> Iterator[tuple[int, Float32]]:
-            nonlocal done
-            for start in range(0, len(array), frames.BLOCK):
-                block = array[start : start + frames.BLOCK]
-                done = (start + len(block)) / self.rate
-                yield self.rate, _full_scale(block)
+    def frames(self, part: Part, _waiting: Callable[[], None]) -> Iterator[tuple[int, Float32]]:
+        first, last = ffmpeg.frames_of(part, 0.0, self.rate, len(self.samples))
+        for start in range(first, last, frames.BLOCK):
+            end = min(start + frames.BLOCK, last)
+            self.seconds = end / self.rate
+            yield self.rate, _full_scale(self.samples[start:end])
 
-        samples = _spooled(
-            _resampled(mixer.tracks(blocks()), self.name),
-            lambda: reporter.progress("decode", done, total),
-        )
-        if not samples or not len(samples[0]):
-            raise InputError(f"{self.name}: less than one sample at 16 kHz; fix: give more of the recording")
-        origin = Source(self.name, duration, mixer.channels, sha256(self.array.tobytes()), self.part)
-        return _audio(mixer.finished(samples), origin)
+    def duration(self) -> float:
+        return self.expected
+
+    def warnings(self) -> Iterable[str]:
+        return ()
 
     def check(self) -> None:
         """Raise InputError if this cannot be a recording."""
-        array = self.array
+        array = self.samples
         transposed = array.ndim == 2 and array.shape[0] < array.shape[1]
         if array.dtype.kind not in "fi" or array.ndim not in (1, 2) or not array.size or transposed:
             raise InputError(
@@ -195,33 +163,40 @@ class _Samples:
         _check_rate(self.rate, self.name)
 
 
-Opened = _OpenFile | _Samples
-"""An open recording."""
+@dataclass(frozen=True)
+class Opened:
+    """An open recording."""
+
+    path: str
+    part: Part
+    media: ffmpeg.Media | _Array
+    sha256: Callable[[], str]
 
 
 def decoded(recording: Opened, channels: Channels, reporter: Reporter) -> Audio:
     """As `load`."""
-    return recording.decode(Mixer(recording.name, channels, start=recording.part.start), reporter)
+    media, part = recording.media, recording.part
+    mixer = Mixer(media.name, channels, start=part.start)
 
+    def tell() -> None:
+        done = min(media.seconds, part.end)
+        reporter.progress("decode", done, max(min(media.expected, part.end), done))
 
-def _audio(mixed: mixing.Mixed, origin: Source, warnings: Iterable[str] = ()) -> Audio:
-    """Combine the tracks and the recording; its part may be longer than the tracks."""
-    seconds = len(mixed.tracks[0]) / SAMPLE_RATE
-    start = origin.transcribed.start
-    if origin.part == Part():
-        origin = replace(origin, duration=seconds, part=None)
-    else:
-        part = Part(start, start + seconds)
-        origin = replace(origin, duration=max(origin.duration, part.end), part=part)
-    return Audio(mixed.tracks, origin, (*mixed.warnings, *warnings), mixed.layout)
-
-
-def _check_start(part: Part, duration: float, name: str) -> None:
-    if part.start >= duration:
+    samples = _spooled(_resampled(mixer.tracks(media.frames(part, tell)), media.name), tell)
+    duration = media.duration()
+    if duration and part.start >= duration:
         raise InputError(
-            f"{name}: lasts {clock(duration, 1)} and has nothing from {clock(part.start, 1)} on; "
+            f"{media.name}: lasts {clock(duration, 1)} and has nothing from {clock(part.start, 1)} on; "
             "fix: choose an earlier start (--from)"
         )
+    if not samples or not len(samples[0]):
+        raise InputError(f"{media.name}: {media.no_sound}")
+    tracks, layout, corrections = mixer.finished(samples)
+    end = part.start + len(tracks[0]) / SAMPLE_RATE
+    taken = None if part == Part() else Part(part.start, end)
+    seconds = max(duration, end) if taken else end
+    origin = Source(recording.path, seconds, mixer.channels, recording.sha256(), taken)
+    return Audio(tracks, origin, (*corrections, *media.warnings()), layout)
 
 
 def _full_scale(part: npt.NDArray[Any]) -> Float32:

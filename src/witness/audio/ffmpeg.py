@@ -111,6 +111,12 @@ class Media:
         return stream
 
     @property
+    def no_sound(self) -> str:
+        """The fault of a file without samples."""
+        fault = "none of its sound can be decoded" if self.failed else "holds no sound (0 samples)"
+        return f"{fault}; fix: copy or export it again"
+
+    @property
     def stated(self) -> float:
         """Seconds of the recording; a guess in formats that do not state it, or 0."""
         return self.container.duration / av.time_base if self.container.duration else 0.0
@@ -121,7 +127,7 @@ class Media:
         position = self.file.tell()
         if self.seconds < self.stated or not position:
             return self.stated
-        return self.seconds * max(1.0, os.fstat(self.file.fileno()).st_size / position)
+        return self.seconds * max(1.0, self.size / position)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -264,11 +270,7 @@ class Media:
         """Return the seconds of the whole recording, without decoding the rest. Call after `frames`."""
         if self.whole:
             return self.seconds
-        stated = (
-            self.stated
-            if self._exact_jumps
-            else promised_seconds(self.file, self.container, self.stream, self.stated)
-        )
+        stated = self.stated if self._exact_jumps else self._promised(self.stated)
         if not stated:
             with contextlib.suppress(*_UNDECODABLE):
                 for packet in self._packets:
@@ -276,6 +278,22 @@ class Media:
                         self.seconds += self._gap(float(packet.pts * packet.time_base))
                         self.seconds += float(packet.duration * packet.time_base)
         return max(stated or 0.0, self.seconds)
+
+    def _promised(self, seconds: float) -> float | None:
+        """Return the seconds that the header states, given those decoded; None: FFmpeg only estimates."""
+        stream, form = self.stream, self.container.format.name.split(",")[0]
+        if form in ("wav", "aiff"):  # FFmpeg replaces the header's length by the file's
+            return _riff_seconds(self.file, seconds)
+        if form == "matroska" and not self.container.streams.video:
+            return self.stated or None
+        if form not in ("mov", "flac", "mp3") or not stream.duration or not stream.time_base:
+            return None
+        stated = float(stream.duration * stream.time_base)
+        if form == "mp3":
+            # Up to three hold the encoder's delay and padding, which FFmpeg 7 cuts off but does not subtract.
+            frames = max(_mp3_frames(self.file) - 3, 0)
+            return min(stated, frames * (1152 if stream.rate >= 32_000 else 576) / stream.rate)
+        return stated
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings about other tracks, a lost end, damage and gaps. Call after `frames`."""
@@ -285,7 +303,7 @@ class Media:
                 f"{name}: has {len(tracks)} sound tracks, and only number {tracks.index(self.stream) + 1} "
                 "was used; fix: export the others to separate files"
             )
-        promised = promised_seconds(self.file, self.container, self.stream, self.seconds)
+        promised = self._promised(self.seconds)
         held = clock(self.seconds, 1)
         if not self.whole:
             pass  # the part is complete, even if the end of the file is not
@@ -354,30 +372,11 @@ def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
         raise InputError(f"{name}: {reason}; fix: copy it again, or export it as WAV or FLAC") from error
 
 
-def promised_seconds(
-    file: BinaryIO, container: av.container.InputContainer, stream: av.AudioStream, seconds: float
-) -> float | None:
-    """Return the seconds that the header states, given those decoded; None if FFmpeg only estimates them."""
-    form = container.format.name.split(",")[0]
-    if form in ("wav", "aiff"):  # FFmpeg replaces the header's length by the file's
-        return _riff_seconds(file, seconds)
-    if form == "matroska" and not container.streams.video:
-        return container.duration / av.time_base if container.duration else None
-    if form not in ("mov", "flac", "mp3") or not stream.duration or not stream.time_base:
-        return None
-    stated = float(stream.duration * stream.time_base)
-    if form == "mp3":
-        # Up to three hold the encoder's delay and padding, which FFmpeg 7 cuts off but does not subtract.
-        frames = max(_mp3_frames(file) - 3, 0)
-        return min(stated, frames * (1152 if stream.rate >= 32_000 else 576) / stream.rate)
-    return stated
-
-
 def ends_within_page(file: BinaryIO) -> bool:
     """Return whether the last page of an Ogg file is incomplete."""
     end = file.seek(0, os.SEEK_END)
     file.seek(max(end - _LARGEST_PAGE, 0))
-    tail = file.read()
+    tail = file.read(_LARGEST_PAGE)
     page = tail[max(tail.rfind(b"OggS\0"), 0) :]
     if len(page) < _PAGE_HEADER:
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +22,11 @@ _LARGEST = 2.0**32
 
 _CANCELED = 1e-3
 """Power of the mix over that of the channels: 1 / channels if they are unrelated, near 0 if opposite."""
+
+
+Tracks = tuple[spool.Spool, ...]
+Layout = Literal["mix", "split", "call"]
+""""call": the two sides of a call, each without the other's voice."""
 
 
 @dataclass
@@ -97,23 +102,23 @@ class Mixer:
         self.mixed_power += float(np.vdot(mixed, mixed))
         return mixed
 
-    def finished(self, tracks: Sequence[spool.Spool]) -> Mixed:
-        """Finish the resampled result of `tracks`, in place. Raises InputError."""
+    def finished(self, tracks: Tracks) -> tuple[Tracks, Layout, list[str]]:
+        """Finish the resampled result of `tracks`, in place; return it and warnings. Raises InputError."""
         warnings = [*self._scaled(tracks)]
         if self.asked == Channels.SPLIT:
-            return Mixed(tuple(tracks), "split", tuple(warnings))
+            return tracks, "split", warnings
         if len(tracks) == 2 and stereo.is_call(self.levels.powers):
             if self._change:
                 raise InputError(self._change)
             stereo.take_apart(*tracks)
-            return Mixed(tuple(tracks), "call", (f"{self.name}: {SIDES}", *warnings))
+            return tracks, "call", [f"{self.name}: {SIDES}", *warnings]
         if self.mixed_power < _CANCELED * self.channel_power:
             warnings.append(
                 f"{self.name}: the channels cancel each other when mixed; fix: use --channels split"
             )
-        return Mixed(tuple(tracks[:1]), "mix", tuple(warnings))
+        return tracks[:1], "mix", warnings
 
-    def _scaled(self, tracks: Sequence[spool.Spool]) -> Iterator[str]:
+    def _scaled(self, tracks: Tracks) -> Iterator[str]:
         """Bring integers stored as floats to full scale 1, in place. Yields a warning if there are any."""
         if self.peak > _INTEGERS_ABOVE:
             # Up to twice full scale, for overs.
@@ -125,14 +130,3 @@ class Mixer:
                 f"{self.name}: samples reach {self.peak:.0f} where full scale is 1; they were taken for "
                 f"{bits}-bit integers stored as floats and scaled down"
             )
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """The tracks of a recording."""
-
-    tracks: tuple[spool.Spool, ...]
-    layout: Literal["mix", "split", "call"]
-    """"call": the two sides of a call, each without the other's voice."""
-    warnings: tuple[str, ...]
-    """One line each about corrections and faults of the channels."""

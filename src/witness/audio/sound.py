@@ -68,14 +68,10 @@ def take(
             reporter.progress("sound", seconds, total)
 
         loudest, peaks = _peaks(path, part, tell)
-
-        def tell_more(seconds: float) -> None:
-            tell(part.duration + seconds)
-
         encode = partial(_opus, covered=covered) if covered else _opus
         return Sound(
             peaks,
-            encode(path, part, loudest, tell_more) if embed else None,
+            encode(path, part, loudest, lambda done: tell(part.duration + done)) if embed else None,
             None if embed else _link(path, page),
             recorded,
         )

@@ -153,12 +153,6 @@ class _File(io.FileIO):
         except OSError as error:
             raise _unreadable(self._name, error) from error
 
-    def readall(self) -> bytes:
-        try:
-            return super().readall()
-        except OSError as error:
-            raise _unreadable(self._name, error) from error
-
 
 def _unreadable(name: str, error: OSError) -> ReadError:
     return ReadError(
