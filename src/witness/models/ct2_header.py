@@ -13,10 +13,12 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from witness.errors import ModelError
+from witness.models.ggml_header import ENGLISH_ONLY, plausible
 from witness.storage import files
 
 WEIGHTS, CONFIG, TOKENIZER = "model.bin", "config.json", "tokenizer.json"
@@ -147,7 +149,7 @@ class Ct2Header:
 
     @property
     def multilingual(self) -> bool:
-        return self.tokens != 51864
+        return self.tokens != ENGLISH_ONLY
 
 
 def missing_files(folder: Path) -> list[str]:
@@ -244,17 +246,14 @@ def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Ct2Header:
     if heads is None or heads.shape or SIZES[heads.type] > 4 or heads.type in (0, 4, 5):
         raise ValueError("decoder/num_heads is missing or has another form")
     number = int.from_bytes(data[heads.start : heads.start + heads.size], "little")
-    layers = [_layers(variables, part) for part in ("encoder", "decoder")]
+    layers = []
+    for part in ("encoder", "decoder"):
+        weights = (f"{part}/layer_{layer}/ffn/linear_0/weight" for layer in count())
+        layers.append(next(layer for layer, weight in enumerate(weights) if weight not in variables))
+        if not layers[-1]:
+            raise ValueError(f"the {part} has no layers")
     header = Ct2Header(tokens, bands, width, number, layers[0], layers[1], text_context)
-    plausible = (
-        51864 <= tokens < 60_000
-        and bands in (80, 128)
-        and width <= 8192
-        and 8 <= text_context <= 4096
-        and 0 < number <= 128
-        and width % number == 0
-    )
-    if not plausible:
+    if not plausible(tokens, bands, width, text_context, [number], layers):
         raise ValueError("no Whisper model has these sizes")
     for name, expected in _shapes(header):
         variable = variables.get(name)
@@ -264,15 +263,6 @@ def _header(data: mmap.mmap, variables: Mapping[str, Variable]) -> Ct2Header:
         if variable.type in (1, 2) and (scale is None or scale.type or scale.shape not in ((), expected[:1])):
             raise ValueError(f"{name} has no scale")
     return header
-
-
-def _layers(variables: Mapping[str, Variable], part: str) -> int:
-    for number in range(129):
-        if f"{part}/layer_{number}/ffn/linear_0/weight" not in variables:
-            break
-    if not 0 < number <= 128:
-        raise ValueError(f"the {part} has no layers")
-    return number
 
 
 def _shapes(header: Ct2Header) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from witness.storage import files
@@ -56,15 +57,9 @@ class GgmlHeader:
     @property
     def plausible(self) -> bool:
         heads, layers = (self.audio_heads, self.text_heads), (self.audio_layers, self.text_layers)
-        return (
-            ENGLISH_ONLY <= self.vocabulary < MOST_TOKENS
-            and self.audio_context == 1500
-            and 8 <= self.text_context <= 4096
-            and 0 < self.audio_state == self.text_state <= 8192
-            and all(0 < number <= 128 and self.audio_state % number == 0 for number in heads)
-            and all(0 < number <= 128 for number in layers)
-            and self.bands in (80, 128)
-        )
+        sizes = self.vocabulary, self.bands, self.text_state, self.text_context
+        audio = self.audio_context == 1500 and self.audio_state == self.text_state
+        return audio and plausible(*sizes, heads, layers)
 
     @property
     def languages(self) -> int:
@@ -79,6 +74,20 @@ class GgmlHeader:
         if name == "LARGE_V2" and self.vocabulary > MULTILINGUAL:
             return "LARGE_V3"
         return f"{name}_EN" if self.vocabulary == ENGLISH_ONLY and shape in ALIGNMENT_HEADS else name
+
+
+def plausible(
+    tokens: int, bands: int, width: int, text_context: int, heads: Sequence[int], layers: Sequence[int]
+) -> bool:
+    """Return true if a Whisper model may have these sizes, in a file of any format."""
+    return (
+        ENGLISH_ONLY <= tokens < MOST_TOKENS
+        and bands in (80, 128)
+        and 0 < width <= 8192
+        and 8 <= text_context <= 4096
+        and all(0 < number <= 128 and width % number == 0 for number in heads)
+        and all(0 < number <= 128 for number in layers)
+    )
 
 
 def inspect(path: str) -> GgmlHeader:

@@ -133,31 +133,32 @@ def recognizer_model(
     else:
         recognizers.require(recognizer, available, "--recognizer")
         able, usual = (recognizer,), recognizer
-    model = _choose(options, usual, able, available=available, gpu=gpu, reporter=reporter)
+    if choice == "auto":
+        model = _usual_model(usual, able, gpu, options, reporter)
+    else:
+        model = _named_model(usual, available, options, reporter)
     if model is None or model.engine != recognizers.format_of(usual) or usual != Recognizer.TRANSCRIBE_CPP:
         return model
     return replace(model, engine=usual, aligner=_aligner(model, options, reporter).path)
 
 
-def _choose(
-    options: Options,
-    usual: Recognizer,
-    able: Collection[str],
-    *,
-    available: Collection[str],
-    gpu: str | None,
-    reporter: Reporter,
+def _usual_model(
+    usual: Recognizer, able: Collection[str], gpu: str | None, options: Options, reporter: Reporter
 ) -> ModelFile | None:
+    name = catalogue.default_whisper(usual, gpu=usual == gpu)
+    if name is None:
+        raise UsageError(f"no model for {usual} is known; give a folder with --whisper FOLDER")
+    (entry,) = _entries([name])
+    try:
+        return _obtained(entry, options, reporter)
+    except FetchError as error:
+        return _substitute(entry, error, able, options, reporter)
+
+
+def _named_model(
+    usual: Recognizer, available: Collection[str], options: Options, reporter: Reporter
+) -> ModelFile:
     choice, recognizer = options.whisper, options.recognizer
-    if choice == "auto":
-        name = catalogue.default_whisper(usual, gpu=usual == gpu)
-        if name is None:
-            raise UsageError(f"no model for {usual} is known; give a folder with --whisper FOLDER")
-        (entry,) = _entries([name])
-        try:
-            return _obtained(entry, options, reporter)
-        except FetchError as error:
-            return _substitute(entry, error, able, options, reporter)
     model = _find_named(choice, usual, available) or user_files.read_recognizer(Path(choice))
     engine = Recognizer(model.engine)
     if engine == recognizers.format_of(usual):
@@ -206,12 +207,9 @@ def _find_named(choice: str, usual: str, available: Collection[str]) -> Catalogu
     """
     sizes = {engine: catalogue.find_by_size(choice, engine) for engine in recognizers.MODULES}
     named = [entry for entry in catalogue.TABLE if entry.role == "whisper" and entry.name == choice]
-    matches = [
-        sizes.get(Recognizer(usual)),
-        *named,
-        *(sizes[engine] for engine in sizes if engine in available),
-    ]
-    entry = next((entry for entry in (*matches, *sizes.values()) if entry), None)
+    able = [sizes[engine] for engine in sizes if engine in available]
+    matches = (sizes.get(Recognizer(usual)), *named, *able, *sizes.values())
+    entry = next(filter(None, matches), None)
     if entry is None and not user_files.is_path(choice):
         names = ", ".join(entry.name for entry in catalogue.TABLE if entry.role == "whisper")
         raise UsageError(f"no whisper model {choice!r}; give a file, a folder, auto, none or one of {names}")
@@ -241,12 +239,7 @@ def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | Non
 
     Without such a model, the model of an installed package.
     """
-    formats = {recognizers.format_of(engine) for engine in able}
-    here = [
-        entry
-        for entry in catalogue.TABLE
-        if entry.role == "whisper" and entry.engine in formats and on_disk.locate(entry)
-    ]
+    here = [entry for entry in _readable(able) if on_disk.locate(entry)]
     return min(
         (entry for entry in here if not entry.english_only),
         key=lambda model: (
@@ -255,6 +248,12 @@ def _nearest(usual: CatalogueFile, able: Collection[str]) -> CatalogueFile | Non
         ),
         default=next((entry for entry in here if entry.package), None),
     )
+
+
+def _readable(able: Collection[str]) -> list[CatalogueFile]:
+    """Return the models of the table that the recognizers `able` read."""
+    formats = {recognizers.format_of(engine) for engine in able}
+    return [entry for entry in catalogue.TABLE if entry.role == "whisper" and entry.engine in formats]
 
 
 def _compared(model: CatalogueFile, usual: CatalogueFile) -> str:
@@ -319,13 +318,11 @@ def list_whisper_choices(options: Options) -> list[WhisperChoice]:
         if options.recognizer == Recognizer.AUTO
         else (Recognizer(options.recognizer),)
     )
-    formats = {recognizers.format_of(engine) for engine in able}
     models = [
         WhisperChoice(
             entry.name, entry.english_only, on_disk.locate(entry) is not None, round(entry.total / 1e6)
         )
-        for entry in catalogue.TABLE
-        if entry.role == "whisper" and entry.engine in formats
+        for entry in _readable(able)
     ]
     models = [model for model in models if model.here or not options.offline]
     return sorted(models, key=lambda model: not model.here)
@@ -378,10 +375,8 @@ def fetch_models(
     if parts:
         return tuple(on_disk.obtain(_entries(parts), offline=offline, force=force, reporter=reporter))
     usual = catalogue.default_whisper(engine, gpu=engine == gpu)
-    words = [
-        *([usual] if usual else []),
-        *([catalogue.ALIGNER] if engine == Recognizer.TRANSCRIBE_CPP else []),
-    ]
+    aligner = catalogue.ALIGNER if engine == Recognizer.TRANSCRIBE_CPP else None
+    words = [name for name in (usual, aligner) if name]
     others = catalogue.AUTO[1:-1]
     first = _entries(sets[catalogue.AUTO[0]].files)
     try:
