@@ -89,7 +89,8 @@ def test_what_cannot_be_pinned_is_a_usage_error(witness, model):
     assert "--shape is for --model" in err
     for shape in ("q=1x64x40", "q=1x64"):
         _, err = witness("gpu", "warm", "--model", model, "--shape", shape, code=2)
-        assert "the input needs --shape q=1x1x80 or other sizes that fit" in err
+        assert "cannot be pinned to [1, 64" in err
+        assert "give --shape q=1x1x80 or other sizes" in err
     _, err = witness("gpu", "warm", "--model", model.with_name("none.onnx"), *SHAPE, code=5)
     assert "none.onnx: cannot be read" in err
 
@@ -297,7 +298,7 @@ def test_probe_says_what_is_left_to_the_cpu(witness, tmp_path):
 def test_probe_refuses(card, witness, model, tmp_path):
     assert "cannot be pinned to [80]; give --shape q=1x1x80 or" in witness("probe", model, code=2)[1]
     _, err = witness("probe", model, "--shape", "x=1x2", code=2)
-    assert "voice.onnx has no input x; give --shape q=1x1x80 or other sizes" in err
+    assert "voice.onnx: it has no input x; give --shape q=1x1x80 or other sizes" in err
     (tmp_path / "no.onnx").write_bytes(b"no model")
     assert "no.onnx: " in witness("probe", tmp_path / "no.onnx", code=5)[1]
     card.setenv("FAKE_COMPILE_MS", "600000")

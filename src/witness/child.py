@@ -102,14 +102,6 @@ def _defaults() -> dict[str, str]:
     return {**SINGLE_THREADED, "VK_LOADER_LAYERS_DISABLE": "~implicit~"}
 
 
-def no_waiting(seconds: float) -> None:
-    """Do nothing while a child works."""
-
-
-def no_news(message: Message) -> None:
-    """Ignore news."""
-
-
 class Child:
     """A process that runs `serve`, from the parent's side.
 
@@ -171,8 +163,8 @@ class Child:
         payload: Buffer = b"",
         *,
         limits: Limits = Limits(),
-        waiting: Callable[[float], None] = no_waiting,
-        hear: Callable[[Message], None] = no_news,
+        waiting: Callable[[float], None] = lambda _: None,
+        hear: Callable[[Message], None] = lambda _: None,
     ) -> tuple[Message, bytes]:
         """Return the reply and its bytes.
 
@@ -284,6 +276,17 @@ class Child:
         self._log.seek(max(0, size - LOG))
         lines = self._log.read().decode("utf-8", "replace").splitlines()
         return [text for line in lines if (text := " ".join(line.split()))]
+
+
+def ask_once(module: str, request: Mapping[str, Any], seconds: float) -> Message:
+    """Return the reply of a new child, which then ends; {"error": line} after any failure."""
+    try:
+        with Child(module) as child:
+            return child.ask(request, limits=Limits(seconds))[0]
+    except DiedError as error:
+        return {"error": f"the process ended with {error}{error.last_words}"}
+    except (ChildError, OSError) as error:
+        return {"error": str(error)}
 
 
 def cause_of_death(code: int) -> str:

@@ -15,14 +15,14 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def memory() -> int | None:
+def memory(root: Path = Path("/")) -> int | None:
     """Return the bytes of memory that are free, by the system and its containers; None: unknown."""
     free = []
     with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        lines = (root / "proc/meminfo").read_text("ascii").splitlines()
         free.append(int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024)
     with suppress(OSError, ValueError):  # "max" is not a number
-        group = Path("/sys/fs/cgroup")
+        group = root / "sys/fs/cgroup"
         used = int((group / "memory.current").read_text())
         free.append(int((group / "memory.max").read_text()) - used)
     return min(free, default=None)

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -59,13 +59,6 @@ class Trace:
         wall, cpu = time.perf_counter() - begin, time.thread_time() - cpu
         self.calls.append(Call(model, shape, begin, wall, cpu, threading.get_ident()))
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Record the time of the block as that stage."""
-        begin, cpu = time.perf_counter(), time.process_time()
-        yield
-        self.spans.append(Span(name, begin, time.perf_counter() - begin, time.process_time() - cpu))
-
     def document(self) -> str:
         """Everything as one JSON document in Chrome's trace format, for chrome://tracing or ui.perfetto.dev.
 
@@ -73,14 +66,10 @@ class Trace:
         operator by operator. This ends onnxruntime's traces.
         """
         events = [_process(0, "witness")]
-        for span in self.spans:
-            extra = {"cpu_seconds": round(span.cpu, 6)}
-            events.append(_event(span.stage, 0, 0, span.begin, span.wall, extra))
+        events += [_event(span.stage, 0, span, {"cpu_seconds": round(span.cpu, 6)}) for span in self.spans]
         threads = {call.thread: number for number, call in enumerate(self.calls, start=1)}
-        events += [
-            _event(_short(call.model), 0, threads[call.thread], call.begin, call.wall, {"shape": call.shape})
-            for call in self.calls
-        ]
+        for call in self.calls:
+            events.append(_event(_short(call.model), threads[call.thread], call, {"shape": call.shape}))
         for number, (model, opened, end) in enumerate(self.sessions, start=1):
             events.append(_process(number, f"onnxruntime: {_short(model)}"))
             operators = json.loads(Path(end()).read_bytes())
@@ -98,11 +87,9 @@ def _process(number: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}
 
 
-def _event(
-    name: str, process: int, thread: int, begin: float, wall: float, extra: dict[str, Any]
-) -> dict[str, Any]:
-    times = {"ts": begin * 1e6, "dur": wall * 1e6}
-    return {"ph": "X", "name": name, "pid": process, "tid": thread, **times, "args": extra}
+def _event(name: str, thread: int, work: Span | Call, extra: dict[str, Any]) -> dict[str, Any]:
+    times = {"ts": work.begin * 1e6, "dur": work.wall * 1e6}
+    return {"ph": "X", "name": name, "pid": 0, "tid": thread, **times, "args": extra}
 
 
 _current: Trace | None = None
@@ -134,7 +121,9 @@ class Stopwatch:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Add the time of the block to that stage."""
-        begun, trace = time.perf_counter(), current()
-        with nullcontext() if trace is None else trace.stage(name):
-            yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+        begin, cpu, trace = time.perf_counter(), time.process_time(), current()
+        yield
+        wall = time.perf_counter() - begin
+        self.seconds[name] = self.seconds.get(name, 0.0) + wall
+        if trace is not None:
+            trace.spans.append(Span(name, begin, wall, time.process_time() - cpu))

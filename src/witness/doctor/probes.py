@@ -20,25 +20,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from witness.child import Buffer, Child, ChildError, DiedError, Limits, Message, serve
+from witness.child import Buffer, Message, ask_once, serve
 from witness.gpu import loader
 
 TYPES = ("other", "integrated", "discrete", "virtual", "cpu")
 """VkPhysicalDeviceType, in order."""
 AMD = re.compile(r"lib(migraphx|amdhip64|hsa-)")
+_MachineWords = ctypes.c_uint64 * 8
+"""A C structure of small numbers and pointers, with its padding."""
 LIMIT = 20.0  # seconds; a first use of HIP takes about one
 
 
 def ask(probe: str, *arguments: str, timeout: float = LIMIT) -> dict[str, Any]:
     """Return the answer of a probe, from a child; {"error": line} after any failure."""
-    try:
-        with Child("witness.doctor.probes") as child:
-            request = {"probe": probe, "arguments": arguments}
-            return child.ask(request, limits=Limits(timeout))[0]
-    except DiedError as error:
-        return {"error": f"the process ended with {error}{error.last_words}"}
-    except (ChildError, OSError) as error:
-        return {"error": str(error)}
+    return ask_once("witness.doctor.probes", {"probe": probe, "arguments": arguments}, timeout)
 
 
 def vulkan() -> dict[str, Any]:
@@ -84,16 +79,21 @@ def provider(path: str, core: str | None = None) -> dict[str, Any]:
     """
     trace = loader.trace(Path(path), None if core is None else Path(core))
     files = {name: str(file) for name, file in trace.files.items() if AMD.match(name)}
-    if trace.missing or trace.lacking or not files:
-        devices: dict[str, Any] = {"devices": None, "hip": None}
-        return {"files": files, "missing": trace.missing, "lacking": trace.lacking, **devices}
-    for name, file in files.items():
-        if name.startswith("libmigraphx_c"):
-            ctypes.CDLL(file)
-    hip = ctypes.CDLL(next(file for name, file in files.items() if name.startswith("libamdhip64")))
-    count = ctypes.c_int()
-    code = hip.hipGetDeviceCount(ctypes.byref(count))
-    return {"files": files, "missing": (), "lacking": (), "devices": count.value, "hip": code}
+    answer: dict[str, Any] = {
+        "files": files,
+        "missing": trace.missing,
+        "lacking": trace.lacking,
+        "devices": None,
+        "hip": None,
+    }
+    if files and not (trace.missing or trace.lacking):
+        for name, file in files.items():
+            if name.startswith("libmigraphx_c"):
+                ctypes.CDLL(file)
+        hip = ctypes.CDLL(next(file for name, file in files.items() if name.startswith("libamdhip64")))
+        count = ctypes.c_int()
+        answer |= {"hip": hip.hipGetDeviceCount(ctypes.byref(count)), "devices": count.value}
+    return answer
 
 
 def whisper() -> dict[str, Any]:
@@ -113,24 +113,12 @@ def ctranslate2() -> dict[str, Any]:
     return {"types": sorted(module.get_supported_compute_types("cpu"))}
 
 
-class _MachineWords(ctypes.Structure):
-    """Up to eight machine words: a C structure of small numbers and pointers, with its padding."""
-
-    _fields_ = [("words", ctypes.c_uint64 * 8)]
-
-    def __init__(self, *words: int) -> None:
-        super().__init__((ctypes.c_uint64 * 8)(*words))
-
-
 def _string(data: bytes) -> str:
     return data.split(b"\0")[0].decode("utf-8", "replace")
 
 
 PROBES: dict[str, Callable[..., dict[str, Any]]] = {
-    "vulkan": vulkan,
-    "provider": provider,
-    "whisper": whisper,
-    "ctranslate2": ctranslate2,
+    probe.__name__: probe for probe in (vulkan, provider, whisper, ctranslate2)
 }
 
 

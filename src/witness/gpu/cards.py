@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from witness import machine_limits
 from witness.gpu.versions import ARCHITECTURES, Architecture
 
 NODES = "sys/class/kfd/kfd/topology/nodes"
@@ -184,13 +185,8 @@ def _memory(
     if mapped is None or mapped_used is None or used is None or free is None:
         return total + (mapped or 0), None, None
     spare = max(mapped - mapped_used, 0)
-    available = _available(root)
+    available = machine_limits.memory(root)
     return total + mapped, used + mapped_used, free + (spare if available is None else min(spare, available))
-
-
-def _available(root: Path) -> int | None:
-    match = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.M)
-    return int(match[1]) * 1024 if match else None
 
 
 def _name(root: Path, device: Path | None, properties: dict[str, int]) -> str | None:

@@ -14,17 +14,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from witness import machine_limits
+from witness.child import Message
 from witness.errors import DeviceError, GraphError, ModelError, UsageError
 from witness.gpu import cards, graph_cache
 from witness.gpu.graph_cache import Graph, Key, Measured, Tuning
 from witness.gpu.process import GpuDiedError, GpuProcess, twice
-from witness.gpu.rocm import FIX, Stack, choose_card, find_stack, note_ignored_variables, provider_options
-from witness.gpu.strict import Shapes, pins
+from witness.gpu.rocm import FIX, Stack, choose_card, find_stack, note_ignored_variables
+from witness.gpu.strict import Shapes, pin_all
 from witness.models.session import Model, on_cores
 from witness.options import Device, Precision, Runtime
 from witness.progress import SILENT, AboutMachine, Reporter
@@ -65,21 +65,15 @@ class Subject:
 
 
 def subject_from_file(path: Path, shapes: Shapes) -> Subject:
-    """Return the model at `path`, for the one shape in `shapes`.
+    """Return the model at `path`, for its shape in `shapes`, which one of fixed sizes does not need.
 
     Raises ModelError if it cannot be read, UsageError if the shape is missing or does not fit.
     """
     source = read_onnx(path)
     model = Model(source, str(path))
-    try:
-        (shape,) = shapes.values()
-        pins(model.dimensions, shapes[model.input_name])
-    except (ValueError, KeyError, DeviceError) as error:
-        example = "x".join(str(size or 1) for size in model.input_shape)
-        raise UsageError(
-            f"the input needs --shape {model.input_name}={example} or other sizes that fit"
-        ) from error
-    return Subject(source, path.name, shape, model)
+    pin_all(path.name, {model.input_name: model.dimensions}, shapes)
+    sizes = shapes.get(model.input_name, model.dimensions)
+    return Subject(source, path.name, tuple(size for size in sizes if isinstance(size, int)), model)
 
 
 def read_onnx(path: Path) -> bytes:
@@ -122,21 +116,11 @@ class CompileTarget:
             self.subject.shape,
         )
 
-    def request(self, folder: Path) -> dict[str, Any]:
+    def request(self, folder: Path) -> Message:
         """Return the child's request to open it, with its compiled graph in `folder`, read or written."""
-        return {
-            "do": "open",
-            "name": self.subject.name,
-            "shape": self.subject.shape,
-            "libraries": [str(path) for path in self.stack.libraries],
-            "provider": provider_options(
-                self.stack.provider,
-                str(folder),
-                gpu=self.stack.card.index,
-                fp16=self.precision == Precision.FP16,
-                exhaustive=self.tuning == Tuning.EXHAUSTIVE,
-            ),
-        }
+        fp16, exhaustive = self.precision == Precision.FP16, self.tuning == Tuning.EXHAUSTIVE
+        common = self.stack.request(self.subject.name, folder, fp16=fp16, exhaustive=exhaustive)
+        return {"do": "open", "shape": self.subject.shape, **common}
 
 
 # --- compile and load ---

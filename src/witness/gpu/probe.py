@@ -12,7 +12,7 @@ from witness.errors import DeviceError
 from witness.gpu import graph_cache
 from witness.gpu.migraphx import read_onnx, refused
 from witness.gpu.process import GpuProcess
-from witness.gpu.rocm import Stack, choose_card, find_stack, note_ignored_variables, provider_options
+from witness.gpu.rocm import Stack, choose_card, find_stack, note_ignored_variables
 from witness.gpu.strict import MIGRAPHX, Shapes, Trial, try_model
 from witness.progress import SILENT, Reporter
 from witness.storage.files import sha256
@@ -32,15 +32,7 @@ def probe(
     stack = find_stack(choose_card(gpu))
     note_ignored_variables(reporter)
     with tempfile.TemporaryDirectory(prefix="witness-probe-") as folder:
-        request = {
-            "do": "try",
-            "name": path.name,
-            "shapes": shapes,
-            "libraries": [str(library) for library in stack.libraries],
-            "provider": provider_options(
-                stack.provider, folder, gpu=stack.card.index, fp16=False, exhaustive=False
-            ),
-        }
+        request = {"do": "try", "shapes": shapes, **stack.request(path.name, Path(folder))}
         compiled, loaded = (_try(request, source, stack, limit, reporter) for _ in range(2))
     taken = sum(compiled.nodes.pop(MIGRAPHX, {}).values())
     left = sum(map(Counter, compiled.nodes.values()), Counter[str]())

@@ -18,6 +18,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from witness.child import Message
 from witness.errors import DeviceError
 from witness.gpu import cards, loader
 from witness.gpu.strict import MIGRAPHX, ProviderOptions
@@ -124,6 +125,13 @@ class Stack:
         if len(parts) == 3 and all(part.isdigit() for part in parts):
             return "gfx{}{:x}{:x}".format(*map(int, parts))
         return self.card.gfx
+
+    def request(self, name: str, folder: Path, *, fp16: bool = False, exhaustive: bool = False) -> Message:
+        """Return the parts of a request for a model by that name, whose compiled graph is in `folder`."""
+        options = provider_options(
+            self.provider, str(folder), gpu=self.card.index, fp16=fp16, exhaustive=exhaustive
+        )
+        return {"name": name, "libraries": [str(path) for path in self.libraries], "provider": options}
 
     @property
     def title(self) -> str:

@@ -182,7 +182,8 @@ def try_model(source: bytes, name: str, shapes: Shapes, provider: ProviderOption
     try:
         source = _name_dimensions(source)
         whole = open_session(source, one_thread(), None, cpu=True)
-        for dimension, size in _pin_all(name, whole, shapes).items():
+        inputs = {node.name: node.shape for node in whole.get_inputs()}
+        for dimension, size in pin_all(name, inputs, shapes).items():
             options.add_free_dimension_override_by_name(dimension, size)
         begun = time.perf_counter()
         session = open_session(source, options, provider, cpu=True)
@@ -222,23 +223,26 @@ def _name_dimensions(source: bytes) -> bytes:
     return named
 
 
-def _pin_all(name: str, session: Any, shapes: Shapes) -> dict[str, int]:
-    inputs = {node.name: node.shape for node in session.get_inputs()}
-    examples = [
-        f"--shape {key}={'x'.join(str(size if isinstance(size, int) else 1) for size in sizes)}"
-        for key, sizes in inputs.items()
-        if not all(isinstance(size, int) for size in sizes)
-    ]
-    fix = "; give " + " ".join(examples) + " or other sizes" if examples else "; it needs no --shape"
-    if unknown := shapes.keys() - inputs.keys():
-        raise UsageError(f"{name} has no input {', '.join(sorted(unknown))}{fix}")
+def pin_all(name: str, inputs: Mapping[str, Sequence[int | str | None]], shapes: Shapes) -> dict[str, int]:
+    """Return the size of each dimension that has a name, in a model with these inputs.
+
+    Raises UsageError if the shapes do not fit; inputs of fixed sizes need none.
+    """
     pinned: dict[str, int] = {}
     try:
+        if unknown := shapes.keys() - inputs.keys():
+            raise DeviceError(f"it has no input {', '.join(sorted(unknown))}")
         for key, sizes in inputs.items():
             fixed = [size for size in sizes if isinstance(size, int)]
             pinned |= pins(sizes, shapes.get(key, fixed))
     except DeviceError as error:
-        raise UsageError(f"{name}: {error}{fix}") from error
+        examples = [
+            f"--shape {key}={'x'.join(str(size if isinstance(size, int) else 1) for size in sizes)}"
+            for key, sizes in inputs.items()
+            if not all(isinstance(size, int) for size in sizes)
+        ]
+        fix = f"give {' '.join(examples)} or other sizes" if examples else "it needs no --shape"
+        raise UsageError(f"{name}: {error}; {fix}") from error
     return pinned
 
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from witness.child import Buffer, Child, ChildError, Limits, Message, serve
+from witness.child import Buffer, Message, ask_once, serve
 from witness.models import ggml_header, recognizers
 from witness.options import Recognizer
 from witness.schema import ModelFile
@@ -64,11 +64,7 @@ def has_gpu_backend() -> bool:
 
 def devices() -> dict[str, Any]:
     """Return transcribe.cpp's devices as the child lists them; {"error": line} after any failure."""
-    try:
-        with Child(__name__) as child:
-            return child.ask({}, limits=Limits(LIMIT))[0]
-    except (ChildError, OSError) as error:
-        return {"error": str(error)}
+    return ask_once(__name__, {}, LIMIT)
 
 
 def memory(model: ModelFile) -> int | None:
