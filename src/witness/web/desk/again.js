@@ -1,5 +1,5 @@
 // @ts-check
-/* The recording of this page transcribed again, what became different, and words that are corrected often. */
+/* The recording of this page transcribed again, the differences, and words that are corrected often. */
 import { clock } from "../editor/clock.js";
 import { $, button, make, toast } from "../editor/dom.js";
 import { seek } from "../editor/sound.js";
@@ -13,10 +13,10 @@ import { openSettings } from "./settings.js";
 
 /** @typedef {{ kind: "words" | "kept" | "name" | "place", start: number, end: number, before: string, now: string, yours: boolean, pieces: [number, number][] }} Deviation */
 
-const SHOWN = 200; // of the differences that touch nobody's work
+const SHOWN = 200; // of the differences apart from the person's work
 const LONGEST = 160; // characters of each text
 
-/** A line below the bar, with what can be done. @param {string} text @param {...HTMLElement} buttons */
+/** Show a line below the bar, with buttons. @param {string} text @param {...HTMLElement} buttons */
 function notice(text, ...buttons) {
   const line = make("p", "refusal notice", [text, make("span", "", [" ", ...buttons])], { role: "status" });
   $("refusal").after(line);
@@ -26,7 +26,7 @@ function notice(text, ...buttons) {
 export async function askAgain() {
   await openSettings({
     title: "Transcribe again with…",
-    about: "Names, corrections and notes go to the new words. What is heard otherwise is shown, and this transcript can be had back.",
+    about: "Names, corrections and notes go to the new words. The differences are shown, and you can go back to this transcript.",
     go: "Transcribe again",
     before: served.asked ? { speakers: served.asked } : {},
     async done(settings) {
@@ -57,7 +57,7 @@ function watch() {
   });
 }
 
-/** Say why there is no new transcript, until somebody has answered that. @param {string} why */
+/** Say why there is no new transcript, until the person has answered. @param {string} why */
 function tellFailure(why) {
   const answer = (/** @type {"retry" | "dismiss"} */ action) => async () => {
     await requestJob(served.id, action);
@@ -71,7 +71,7 @@ function tellFailure(why) {
 /** @param {string} text */
 const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text || "nothing");
 
-/** What one may do about a difference. @param {Deviation} one */
+/** Return a button that takes a difference back. @param {Deviation} one */
 function wayOut({ kind, before, now, pieces }) {
   const text = kind === "kept" ? now : before;
   if (!pieces.length || kind === "place" || kind === "name") return [];
@@ -126,7 +126,7 @@ export async function showDifferences() {
   ]));
 }
 
-/** What there is to say when the page opens. */
+/** Show the notices of the page's start. */
 export async function announce() {
   if (served.working) watch(); else if (served.notAgain) tellFailure(served.notAgain);
   if (served.foreign) notice(`${served.foreign}. `, button("flat small", "Transcribe again…", askAgain));
@@ -140,7 +140,7 @@ export async function announce() {
 const offered = new Set();
 let soon = 0;
 
-/** Offer what was corrected often, a moment after a correction was saved. */
+/** Offer words that were corrected often, a moment after a correction was saved. */
 export function offerWords() {
   clearTimeout(soon);
   soon = setTimeout(async () => {

@@ -1,5 +1,5 @@
 // @ts-check
-/* What the server can do with a transcript beside saving corrections: other formats, another number of speakers, the
+/* The server's work on a transcript beside saving corrections: other formats, another number of speakers, the
    machine's version. */
 import { ask, pick } from "../editor/dialogs.js";
 import { $, toast } from "../editor/dom.js";
@@ -9,7 +9,7 @@ import { request } from "./request.js";
 import { openExport } from "./exporting.js";
 import { leave, seen, served, settled, show, showState } from "./saving.js";
 
-/** Save what is not saved yet, then ask for a change of the whole transcript, and show the result.
+/** Save all corrections, then ask for a change of the whole transcript, and show the result.
     @param {string} address @param {object} body */
 async function change(address, body) {
   await settled();
@@ -17,7 +17,7 @@ async function change(address, body) {
   show("Working…", "busy");
   try {
     await request(address, { version: seen.version, ...body });
-    await settled(); // what was corrected meanwhile is refused, and is for the person to decide
+    await settled(); // later corrections are refused, and are for the person to decide
     if (edits.unsaved) showState(); else leave();
   } catch (error) {
     toast(error);

@@ -1,6 +1,6 @@
 // @ts-check
 /* The dialog that gives transcripts away as files: formats by what they are for, options, a preview; of one recording
-   or of several. What it was asked last it offers again. */
+   or of several. It offers the latest choice again. */
 import { isolated, make, press, toast, wordsOf } from "../editor/dom.js";
 import { keep, kept } from "../editor/storage.js";
 import { labeled, menu, showDialog } from "./forms.js";
@@ -9,11 +9,11 @@ import { fetchAnswer, request } from "./request.js";
 /** @typedef {{ word: string, label: string, purpose: string, shows: string }} FormatAbout `shows`: the options it follows */
 /** @typedef {{ id: string, name: string, folder?: string }} Exported */
 /**
- * What is to be exported. `recordings`: several can be chosen from; `ready` is waited for before anything is exported.
+ * The wish for an export. `recordings`: several can be chosen from; `ready` is waited for before anything is exported.
  * @typedef {{ formats: readonly FormatAbout[], recordings: readonly Exported[], ready?: () => Promise<unknown> }} Wish
  */
 /**
- * What somebody chose.
+ * The person's choice.
  * @typedef {{ formats: string[], sound: boolean, names: string, times: string, fillers: string, pauses: string, hidden: string }} Chosen
  */
 
@@ -58,7 +58,7 @@ export function openExport({ formats, recordings, ready }) {
   const shown = make("pre", "preview", "", { tabIndex: 0, dir: "auto", role: "region", ariaLabel: "Preview" });
 
   function update() {
-    keep(KEPT, JSON.stringify({ ...chosen, hidden: "" })); // those words are nobody's business
+    keep(KEPT, JSON.stringify({ ...chosen, hidden: "" })); // those words stay secret
     const files = ids.size * (chosen.formats.length + Number(chosen.sound));
     go.textContent = files > 1 ? `Export ${files} files` : "Export";
     go.disabled = files === 0;
@@ -66,7 +66,7 @@ export function openExport({ formats, recordings, ready }) {
     for (const [name, row] of rows) row.hidden = !isOf(name);
     showPreview();
   }
-  /** Whether an option matters for what is chosen. @param {string} name */
+  /** Return whether an option matters for the choice. @param {string} name */
   const isOf = (name) => (name === "hidden" ? chosen.names === "anonymous"
     : !SELECTS[name][1] || chosen.formats.some((word) => formats.find((one) => one.word === word)?.shows.includes(SELECTS[name][1])));
 
@@ -131,7 +131,7 @@ function checkbox(text, on, changed) {
 function formatList(formats, chosen, update) {
   const boxOf = (/** @type {FormatAbout} */ { word, label }) => checkbox(`${word} – ${label}`, chosen.formats.includes(word), (on) => {
     chosen.formats = chosen.formats.filter((other) => other !== word);
-    if (on) chosen.formats.unshift(word); // what was chosen last is what one looks at
+    if (on) chosen.formats.unshift(word); // the preview shows the latest choice
     update();
   });
   const purposes = [...new Set(formats.map((format) => format.purpose))];

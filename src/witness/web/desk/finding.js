@@ -4,7 +4,7 @@ import { momentAt } from "../editor/clock.js";
 import { make, wordsOf } from "../editor/dom.js";
 
 /**
- * A speaker who sounds like the person, as serve/routes/people.py tells of them.
+ * A speaker who sounds like the person, as serve/routes/people.py sends them.
  * @typedef {{
  *   id: string, version: string, recording: string, start: number, likely: string, speaker: string, called: string,
  * }} Found `called`: the speaker's name, or id

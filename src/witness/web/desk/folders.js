@@ -1,7 +1,7 @@
 // @ts-check
 /* The recordings among the files of folders that are dropped or chosen. */
 
-/** Whether something in a folder that was given is hidden, by its path from there, as "talks/monday/a.wav": its own name, or that
+/** Return whether something in a dropped folder is hidden, by its path from there, as "talks/monday/a.wav": its own name, or that
     of a folder on the way. macOS puts "._a.wav" beside a.wav.
     @param {string} path */
 export function isHidden(path) {
@@ -9,7 +9,7 @@ export function isHidden(path) {
 }
 
 /**
- * Those with one of these endings, in the order in which people list them.
+ * Return the files with one of these endings, in the order in which people list them.
  * @template {{ name: string }} Named
  * @param {readonly Named[]} files
  * @param {ReadonlySet<string>} endings
@@ -19,7 +19,7 @@ export function recordingsIn(files, endings) {
   return found.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-/** The files of an entry and of all folders below it that are not hidden; `unread` gets the names of what cannot be read.
+/** The files of an entry and of all folders below it that are not hidden; `unread` gets the names of those that cannot be read.
     @param {FileSystemEntry} entry @param {string[]} unread @returns {Promise<File[]>} */
 export async function below(entry, unread) {
   if (isHidden(entry.fullPath.slice(1))) return [];

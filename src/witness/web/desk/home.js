@@ -16,7 +16,7 @@ import { request } from "./request.js";
 
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") list(); });
 
-/** States of what has no transcript. */
+/** States of recordings without a transcript. */
 const UNDONE = new Set(["failed", "canceled", "waiting", "working"]);
 
 press($("export"), async () => {
@@ -33,7 +33,7 @@ press($("export"), async () => {
 });
 
 const linked = new URLSearchParams(location.hash.slice(1));
-// What is in a field by now was typed while the page loaded.
+// A field may already have text that was typed while the page loaded.
 $("query").value ||= linked.get("q") ?? "";
 $("speaker").value ||= linked.get("speaker") ?? "";
 list().then(() => { document.documentElement.dataset.ready = "yes"; });

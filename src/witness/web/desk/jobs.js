@@ -13,11 +13,11 @@ import { forNew } from "./settings.js";
  * @typedef {{ name: string, file: File, share: number, why: string | null, request: XMLHttpRequest | null }} Sending
  */
 
-/** Id -> what the server last said of it, also of what has ended. @type {Map<string, Job>} */
+/** Id -> the latest state of a recording, also of those that have ended. @type {Map<string, Job>} */
 export const jobs = new Map();
 /** @type {Sending[]} */
 const sending = [];
-/** Those that are not sent yet. @type {Sending[]} */
+/** The files that are not sent yet. @type {Sending[]} */
 const waiting = [];
 let busy = false;
 /* ---------- sending ---------- */
@@ -106,13 +106,13 @@ export const live = listen("/api/events", {
 
 /* ---------- showing ---------- */
 
-/** What may change in a row.
+/** The parts of a row that may change.
     @type {WeakMap<HTMLElement, { what: HTMLElement, button: HTMLButtonElement, bar: HTMLProgressElement, said: HTMLElement, why: HTMLElement }>} */
 const partsOf = new WeakMap();
 
 export function showJobs() {
   const shown = [...jobs.values()].filter(isOpen);
-  const more = sending.some((one) => !one.why); // of which nothing is known
+  const more = sending.some((one) => !one.why); // whose duration is unknown
   $("jobs").hidden = !shown.length && !sending.length;
   $("jobs-title").textContent = `Being transcribed${more ? "" : untilAll(shown)}`;
   showIn($("job-list"), [...shown, ...sending], (one) => ("id" in one ? one.id : one), rowOf, (row, one) => {
@@ -138,7 +138,7 @@ function aboutSending(one) {
   return { what, share: one.share, button: "Cancel" };
 }
 
-/** The row of what is being transcribed or sent, without what may change. @param {Job | Sending} one */
+/** Return the row of a recording that is being transcribed or sent, without the parts that may change. @param {Job | Sending} one */
 function rowOf(one) {
   const isJob = "id" in one;
   const title = isJob

@@ -14,7 +14,7 @@ const fields = [["name", $("by-name")], ["folder", $("by-folder")], ["state", $(
 /** @type {Record<string, string>} */
 const wanted = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
 
-/** What is chosen, for the server. */
+/** Return the chosen filters, for the server. */
 export const chosen = () => String(new URLSearchParams(wanted));
 
 function read() {
@@ -26,7 +26,7 @@ function read() {
   $("filters").dispatchEvent(new Event("chosen"));
 }
 
-/** What there is to choose from. @param {Record<string, string[]>} choices by kind, as serve/library/library.py has them */
+/** Show the choices of the filters. @param {Record<string, string[]>} choices by kind, as serve/library/library.py has them */
 export function showChoices({ folders, tags, states, speakers }) {
   options($("by-folder"), "All folders", folders);
   options($("by-state"), "Any state", states);
@@ -80,7 +80,7 @@ export function counted(n, noun) {
 const near = new Set([0]);
 /** @type {HTMLTableSectionElement[]} */
 const blocks = [];
-/** How high each block was when it was seen last, in pixels. @type {number[]} */
+/** The latest height of each block, in pixels. @type {number[]} */
 const heights = [];
 
 let again = 0, soon = 0;

@@ -1,5 +1,5 @@
 // @ts-check
-/* A recording while it is transcribed: what is final so far, with the sound. Nothing can be changed here; once all is
+/* A recording while it is transcribed: the final text so far, with the sound. Nothing can be changed here; once all is
    there, the transcript is shown in this page's place. What people said reaches the document through textContent only. */
 import { look } from "../editor/colors.js";
 import { clock, momentAt } from "../editor/clock.js";
@@ -10,9 +10,9 @@ import { goOn } from "../editor/storage.js";
 import { aboutJob, isOpen } from "./progress.js";
 /** @import { Job } from "./progress.js" */
 
-/** What one person says, in seconds. @typedef {{ start: number, end: number, speaker: string, text: string }} Segment */
+/** The words of one speaker, in seconds. @typedef {{ start: number, end: number, speaker: string, text: string }} Segment */
 
-const NEAR = 80; // pixels from the end of the page within which somebody reads the latest
+const NEAR = 80; // pixels from the end of the page within which a person reads the latest
 const LINE = 24; // pixels of a paragraph that are enough to read in it
 const FIVE = 5; // seconds
 const UNKNOWN = "UNKNOWN"; // in place of a speaker who is not known
@@ -77,7 +77,7 @@ function hear(first, segments) {
   showPosition();
 }
 
-/** Where somebody reads or listens, in ms; null: at the beginning. */
+/** Return the time at which the person reads or listens, in ms; null: at the beginning. */
 function place() {
   if (!audio.paused && following) return 1000 * audio.currentTime;
   if (window.scrollY < 1) return audio.currentTime ? 1000 * audio.currentTime : null;

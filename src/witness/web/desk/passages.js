@@ -1,12 +1,12 @@
 // @ts-check
-/* The search in what was said in all recordings, and the player of what was found. */
+/* The search in the words of all recordings, and the player of the passages. */
 import { $, around, button, composes, hide, make, placeIn, showIn, wordsOf } from "../editor/dom.js";
 import { clock, momentAt } from "../editor/clock.js";
 import { request } from "./request.js";
 import { counted } from "./library.js";
 
 /**
- * A passage that was found, in seconds. Of its pieces the second, the fourth and so on are what was looked for.
+ * A passage that was found, in seconds. Its second, fourth, ... pieces are the matches.
  * @typedef {{ speaker: string, start: number, end: number, pieces: string[] }} Hit
  * @typedef {{ id: string, name: string, folder: string }} Named
  * @typedef {Named & { total: number, hits: Hit[] }} Group what was found in a recording
@@ -32,7 +32,7 @@ export async function search(more = false) {
   if (nothing) { groups = []; $("hits").replaceChildren(); return; }
   try {
     const said = await request(`/api/search?${wanted}&offset=${more ? groups.length : 0}&limit=${RECORDINGS}`);
-    if (mine !== asked) return; // somebody has typed on
+    if (mine !== asked) return; // the person has typed on
     groups = more ? [...groups, ...said.groups] : said.groups;
     if (!more) showNamed(said.named, said.named_total);
     $("found-title").textContent = titleOf(said);
@@ -51,7 +51,7 @@ function titleOf({ total, more, recordings, near }) {
   return others ? `${count} (${others})` : count;
 }
 
-/** The recordings that are called as what is looked for. @param {readonly Named[]} named @param {number} total */
+/** Show the recordings whose names match. @param {readonly Named[]} named @param {number} total */
 function showNamed(named, total) {
   hide($("named"), !total);
   $("named-title").textContent = `${counted(total, "recording")} of this name`;
@@ -135,7 +135,7 @@ function play({ id, name }, hit, row) {
 
 function toggle() {
   if ($("player").hidden) return;
-  end = Infinity; // whoever goes on wants to hear more
+  end = Infinity; // a person who goes on wants to hear more
   if (audio.paused) audio.play().catch(() => {}); else audio.pause();
 }
 

@@ -1,9 +1,9 @@
 // @ts-check
-/* How far the recordings are that are being transcribed, in words. */
+/* The progress of recordings that are being transcribed, in words. */
 import { span } from "../editor/clock.js";
 
 /**
- * What the server says of a recording that was dropped.
+ * The server's view of a recording that was dropped.
  * @typedef {{
  *   id: string, name: string, state: string, stage: string | null, share: number, why: string | null,
  *   seconds_left: number | null, seconds_after: number | null,
@@ -18,7 +18,7 @@ const STAGES = { decode: "reading the sound", segmentation: "listening for voice
 /** @param {Job} job */
 export const isOpen = (job) => job.state === "waiting" || job.state === "working";
 
-/** When all of these will be done, where something waits and the server knows how long that takes; else "".
+/** Return the time until all of these will be done, if some wait and the server knows it; else "".
     @param {readonly Job[]} jobs */
 export function untilAll(jobs) {
   const working = jobs.filter((job) => job.state === "working");
@@ -31,10 +31,10 @@ export function untilAll(jobs) {
   return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
 }
 
-/** What a speaker is called; those without a name as in the transcript. @param {string} speaker */
+/** Return the name of a speaker; without one, their number as in the transcript. @param {string} speaker */
 const called = (speaker) => speaker.replace(/^SPEAKER_(\d+)$/, (_, n) => `Speaker ${Number(n) + 1}`);
 
-/** What was said last, as far as it is recognized. @param {Job} job */
+/** Return the latest words that are recognized. @param {Job} job */
 export function latest(job) {
   const last = job.said?.at(-1);
   return last ? `${called(last.speaker)}: ${last.text}` : "";

@@ -12,7 +12,7 @@ import { forNew } from "./settings.js";
 const PIECE = 2000; // ms
 const AGAIN = 2000; // ms until a server that did not take a piece is asked again
 
-/** What is being recorded. @type {Recorder | null} */
+/** The recording that is being made. @type {Recorder | null} */
 let now = null;
 
 class Recorder {
@@ -56,7 +56,7 @@ class Recorder {
   async stop() {
     if (this.media.state !== "inactive") {
       const ended = new Promise((done) => { this.media.onstop = done; });
-      this.media.stop(); // what is left comes before its end
+      this.media.stop(); // the last piece comes before its end
       await ended;
     }
     for (const source of this.sources) for (const track of source.getTracks()) track.stop();
@@ -140,7 +140,7 @@ async function finish() {
   offer();
 }
 
-/** Transcribe what was recorded. @param {string} id of the take */
+/** Transcribe a recording. @param {string} id of the take */
 async function transcribe(id) {
   const { jobs } = await request(`/api/takes/${id}/finish`, forNew.settings);
   for (const job of jobs ?? []) hear(job);
@@ -165,7 +165,7 @@ function show() {
   $("recording-end").focus();
 }
 
-/** Offer what was left behind by a tab that was closed. */
+/** Offer the recordings that a closed tab left behind. */
 export async function offer() {
   /** @type {{ takes: Take[] }} */
   const { takes } = await request("/api/takes").catch(() => ({ takes: [] })); // then nothing can be recorded here

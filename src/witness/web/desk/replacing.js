@@ -1,5 +1,5 @@
 // @ts-check
-/* Words written otherwise in all recordings: first shown, each with a box to leave it as it is, then written. */
+/* Words replaced in all recordings: first shown, each with a box to keep it, then written. */
 import { $, hide, make, press, toast, wordsOf } from "../editor/dom.js";
 import { request } from "./request.js";
 import { counted } from "./library.js";
@@ -26,7 +26,7 @@ function showCount() {
   $("replace-all").disabled = !count;
 }
 
-/** Show all that would be written otherwise. */
+/** Show all places that would be rewritten. */
 async function look() {
   looked += 1;
   const mine = looked;
@@ -71,7 +71,7 @@ function shown({ id, name }, version, places) {
   return make("li", "", [make("h3", "", [make("bdi", "", name)]), make("ol", "", rows)]);
 }
 
-/** Write what is chosen, one recording after the other; what is refused stays in the list, with the reason. */
+/** Write the chosen places, one recording after the other; refused ones stay in the list, with the reason. */
 async function write() {
   let done = 0, where = 0;
   const refused = [];

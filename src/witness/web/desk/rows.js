@@ -1,22 +1,22 @@
 // @ts-check
-/* The row of a recording. What people said, their names and those of files reach the document through textContent
+/* The row of a recording. Words, names of people and of files reach the document through textContent
    only. */
 import { clock, span } from "../editor/clock.js";
 import { button, make, toast } from "../editor/dom.js";
 import { request } from "./request.js";
 
 /**
- * A recording, as serve/routes/library.py tells of it.
+ * A recording, as serve/routes/library.py sends it.
  * @typedef {{
  *   id: string, name: string, folder: string, seconds: number | null, speakers: string[], date: string | null,
  *   state: string, until: number, why: string | null, not_again?: string | null, tags?: string[],
  * }} Recording
  */
 
-/** Row -> what it was filled with. @type {WeakMap<HTMLElement, string>} */
+/** Row -> its content. @type {WeakMap<HTMLElement, string>} */
 const filled = new WeakMap();
 
-/** Write into a row what is known of the recording now. @param {HTMLElement} row @param {Recording} recording
+/** Write the present state of a recording into its row. @param {HTMLElement} row @param {Recording} recording
     @param {() => unknown} changed */
 export function fillRow(row, recording, changed) {
   const content = JSON.stringify(recording);
@@ -32,7 +32,7 @@ export function fillRow(row, recording, changed) {
 const MOST_NAMED = 8; // speakers
 const SHORT = 80; // characters of a line that needs nothing to open
 
-/** Why something failed: one line, with the rest to open. @param {string} why */
+/** Return a reason of a failure: one line, with the rest to open. @param {string} why */
 function reason(why) {
   if (why.length <= SHORT) return make("span", "why", why);
   const short = why.split(/; |\n/)[0];
@@ -65,7 +65,7 @@ function cellsOf({ id, name, folder, seconds, speakers, date, state, until, why,
 
 /** @typedef {"retry" | "cancel" | "dismiss"} JobAction */
 
-/** Do something with a job. @param {string} id @param {JobAction} action */
+/** Retry, cancel or dismiss a job. @param {string} id @param {JobAction} action */
 export const requestJob = (id, action) => request(`/api/jobs/${id}/${action}`, undefined, "POST");
 
 /** @param {string} text @param {string} id @param {JobAction} action @param {() => unknown} changed */

@@ -1,5 +1,5 @@
 // @ts-check
-/* A page that a server shows: corrections are saved in the transcript as they are made, and nobody's work is
+/* A page that a server shows: corrections are saved in the transcript as they are made, and no work is
    lost. `seen.version` is the transcript that this page has seen; the server refuses to write over another one. */
 import { momentAt } from "../editor/clock.js";
 import { areSteps } from "../editor/corrections.js";
@@ -20,21 +20,21 @@ const PAUSE = 700; // ms after the last step until it is saved
 const MOST_SENT = 3; // of those without an answer that are remembered
 const AGAIN = 4000; // ms until a server that did not answer is asked again
 
-/** What serve/editing/views.py says of the transcript. `noting`: whether notes can be saved in spite of `refusal`; `working`:
+/** The transcript's state, as serve/editing/views.py sends it. `noting`: whether notes can be saved in spite of `refusal`; `working`:
     whether it is being transcribed again, `notAgain`: why that failed, `lack`: why its speakers cannot be counted or heard again.
     @type {{ id: string, working: boolean, notAgain: string | null, formats: FormatAbout[], version: string, review: Review, steps: unknown, undone: unknown[], refusal: string | null, noting: boolean, lack: string | null, restorable: boolean, replaced: boolean, foreign: string | null, history: string, corrected: boolean, asked: number | null, }} */
 export const served = /** @type {any} */ (data.served);
 export const seen = { version: served.version };
 
-/** What was said of files that are as they were, which is said once. @type {Set<string>} */
+/** Messages about unchanged files, each of which appears once. @type {Set<string>} */
 const told = new Set();
 /** The request that is under way. @type {Promise<any> | null} */
 let sending = null;
 let timer = 0;
-/** Why saving has stopped until the person decides; `mine`: others have made another transcript meanwhile. */
+/** The reason for which saving has stopped until the person decides; `mine`: others have made another transcript meanwhile. */
 let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
 
-/** Whether nothing that is done here can be saved. */
+/** Return whether no change can be saved. */
 const barred = () => served.refusal !== null && !served.noting;
 
 const overtakenWords = "someone else changed this transcript";
@@ -59,7 +59,7 @@ export function showState() {
   else show("Saved");
 }
 
-/** Take up what the server knows, and what this browser kept because it could not be saved.
+/** Take up the server's steps, and those that this browser kept because they could not be saved.
     @param {Kept | null} draft */
 export function takeUp(draft) {
   /** @type {Step[]} */
@@ -96,7 +96,7 @@ export function save() {
   else { stuck = null; send(); }
 }
 
-/** Whether somebody is about to answer or to type, and what they do may not go to something else. */
+/** Return whether the person is about to answer or to type, which must not go to something else. */
 const asking = () => document.querySelector("dialog[open]") !== null;
 const busy = () => asking() || Boolean(document.activeElement?.closest("input, [contenteditable]"));
 
@@ -137,17 +137,17 @@ async function send() {
   if (heard && heard !== seen.version) catchUp();
 }
 
-/** Add what is new in these steps of somebody who may add notes only. @param {string} version @param {Step[]} steps */
+/** Add the new steps of a person who may only add notes. @param {string} version @param {Step[]} steps */
 const sendNotes = (version, steps) => request("notes", { version, steps: steps.slice(edits.base.length) });
 
-/** What was sent is in the transcript of this version. @param {string} now @param {Step[]} sent @param {Review} review */
+/** Note that the sent steps are in this version of the transcript. @param {string} now @param {Step[]} sent @param {Review} review */
 function arrived(now, sent, review) {
   seen.version = now;
   edits.arrived(sent, review);
   tell("saved");
 }
 
-/** Somebody else has saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
+/** After another person saved: join their steps and mine, or let the person decide. @param {Step[]} sent */
 async function overtaken(sent) {
   try {
     const theirs = await request("corrections");
@@ -172,7 +172,7 @@ async function overtaken(sent) {
 /** @param {string} text */
 const quoted = (text) => (text ? `“${text}”` : "nothing");
 
-/** Show what others have saved, with what I have not saved yet.
+/** Show the steps that others have saved, with mine that are not saved yet.
     @param {{ version: string, steps: Step[], undone: Step[], review: Review }} theirs */
 function adopt(theirs) {
   const selected = chosenWords();
@@ -209,7 +209,7 @@ async function decide() {
   }
 }
 
-/** Show what the server has now. */
+/** Load the page again. */
 export function leave() {
   edits.adopt([]);
   edits.review = edits.reviewed;
@@ -218,7 +218,7 @@ export function leave() {
   location.reload();
 }
 
-/** What others did meanwhile appears when one comes back to the page. */
+/** Show the changes of others once the person comes back to the page. */
 async function catchUp() {
   if (sending || stuck || edits.unsaved || page.typing || asking()) return;
   try {
@@ -230,10 +230,10 @@ async function catchUp() {
     const over = twice(transcript, theirs.steps.slice(edits.base.length), edits.own);
     adopt(theirs);
     if (over.length) toast(`Somebody else wrote ${quoted(over[0][0])} where you wrote ${quoted(over[0][1])}; Undo shows yours.`);
-  } catch { /* the server is gone; whoever corrects something is told */ }
+  } catch { /* the server is gone; the next correction tells so */ }
 }
 
-/** Wait until all that was corrected is saved, or cannot be. */
+/** Wait until all corrections are saved, or cannot be. */
 export async function settled() {
   await sending?.catch(() => {});
   if (edits.unsaved) await send();

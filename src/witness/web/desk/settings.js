@@ -1,11 +1,11 @@
 // @ts-check
-/* With what a recording is transcribed: language, model, speakers, channels, vocabulary. */
+/* The settings of a transcription: language, model, speakers, channels, vocabulary. */
 import { make, wordsOf } from "../editor/dom.js";
 import { labeled, menu, showDialog } from "./forms.js";
 import { request } from "./request.js";
 
 /**
- * What differs from the desk's own settings, as work/overrides.py reads it.
+ * The differences from the desk's own settings, as work/overrides.py reads them.
  * @typedef {{ language?: string, whisper?: string, speakers?: number, channels?: string, vocabulary?: string[] }} Settings
  */
 
@@ -14,7 +14,7 @@ export const forNew = { settings: /** @type {Settings} */ ({}) };
 
 const CHANNELS = [["", "as at the desk"], ["auto", "split the sides of a call"], ["mix", "mix them"], ["split", "each for itself"]];
 
-/** Ask for settings, and do something with them; what that raises is shown, and asked again.
+/** Ask for settings, and do something with them; an error is shown, and asked again.
     @param {{ title: string, about: string, go: string, before: Settings, done: (settings: Settings) => Promise<unknown> | void }} question */
 export async function openSettings({ title, about, go, before, done }) {
   const choices = await request("/api/choices");
@@ -52,7 +52,7 @@ export async function openSettings({ title, about, go, before, done }) {
   const dialog = showDialog(title, form);
 }
 
-/** In a few words. @param {Settings} settings */
+/** Return settings in a few words. @param {Settings} settings */
 export function aboutSettings({ language, whisper, speakers, channels, vocabulary }) {
   return [language, whisper, speakers && `${speakers} speakers`, channels, vocabulary && `${vocabulary.length} terms`].filter(Boolean).join(", ");
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/* What becomes of a recording: another name, folder or tags, the trash, and back. */
+/* Changes of a recording: another name, folder or tags, the trash, and back. */
 import { $, around, button, make, press, toast, wordsOf } from "../editor/dom.js";
 import { request } from "./request.js";
 import { counted, list, shown } from "./library.js";
@@ -49,7 +49,7 @@ press($("throw"), async () => {
   if (!changing) return;
   try {
     await request(`/api/recordings/${changing.id}/delete`, {});
-    toast(`${changing.name} is in the trash, from where it can be had again.`);
+    toast(`${changing.name} is in the trash, and can be put back.`);
     $("shelf").close();
   } catch (error) {
     $("shelf-trouble").textContent = wordsOf(error);

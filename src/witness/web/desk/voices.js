@@ -1,5 +1,5 @@
 // @ts-check
-/* The voice of the selected words, and the person in all recordings. A name is given only where somebody
+/* The voice of the selected words, and the person in all recordings. A name is given only where the person
    confirms it. */
 import { span } from "../editor/clock.js";
 import { BAD_NAME, checkName } from "../editor/corrections.js";
@@ -55,7 +55,7 @@ export async function askRemember(who) {
   await findPerson(name);
 }
 
-/** Ask whom the speakers without a name sound like. */
+/** Ask for likely names of the speakers without one. */
 export async function suggest() {
   if (served.lack || !data.speakers.some(([, name]) => !name)) return;
   const { speakers } = await request("suggestions").catch(() => ({ speakers: {} })); // without them all works as well

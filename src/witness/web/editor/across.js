@@ -1,6 +1,6 @@
 // @ts-check
-/* A selection across several paragraphs of whoever writes. Each paragraph is a field, and a selection stays in its field;
-   while it is to go on in the next one, all of them are one field together, of which nothing but this may be typed over. */
+/* A selection across several paragraphs while a person writes. Each paragraph is a field, and a selection stays in its field;
+   while it goes on in the next one, all of them are one field together, in which only the selection may be typed over. */
 import { atEdge, blockOf, fieldOf, inOuterLine, textTo, wordsIn } from "./caret.js";
 import { around } from "./dom.js";
 import { page, tell } from "./state.js";
@@ -8,7 +8,7 @@ import { feed, pin } from "./text.js";
 /** @import { Over } from "./retyped.js" */
 
 let across = false, dragging = false;
-/** Where the mouse was pressed. @type {HTMLElement | null} */
+/** The field in which the mouse was pressed. @type {HTMLElement | null} */
 let pressed = null;
 
 export const isAcross = () => across;
@@ -47,7 +47,7 @@ export function collapse(last = true) {
   else getSelection()?.collapse(field, last ? field.childNodes.length : 0);
 }
 
-/** The fields with something selected, and what of the first and the last is not; null: there is none. */
+/** Return the fields with something selected, and the text of the first and the last that is not; null: there is none. */
 function chosen() {
   const selection = getSelection();
   if (!selection?.rangeCount) return null;
@@ -64,7 +64,7 @@ function chosen() {
 /** The words of all fields with something selected, if there are several. */
 export const wordsAcross = () => (across ? chosen()?.fields.flatMap(wordsIn) ?? [] : []);
 
-/** What is selected, a paragraph for each field. */
+/** Return the selected text, a paragraph for each field. */
 export function textAcross() {
   const now = chosen();
   if (!now) return "";
@@ -79,7 +79,7 @@ function within(range, said) {
   return part;
 }
 
-/** Take out what is selected and leave: the caret is where it was. Returns the field with the caret, and what was done.
+/** Take out the selection and leave: the caret is in its place. Returns the field with the caret, and the changes.
     @param {(fields: number[][], before: string, after: string) => Over} over */
 export function takeOut(over) {
   const now = chosen();
@@ -149,7 +149,7 @@ feed.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-/** Select the fields as a whole of which something is selected. */
+/** Select the fields with a selection as a whole. */
 function whole() {
   const now = chosen();
   if (!now) return;
@@ -159,7 +159,7 @@ function whole() {
 
 /* ---------- how far it goes ---------- */
 
-/** Keep what is selected in the document; within one field, that is a field again. */
+/** Keep the selection in the document; within one field, that is a field again. */
 function follow() {
   if (!across) return;
   const selection = getSelection();

@@ -1,15 +1,15 @@
 // @ts-check
-/* Keys of one's own, and what foot pedals send, which is keys: chord -> command. The browser keeps them. */
+/* The person's own keys, and those that foot pedals send: chord -> command. The browser keeps them. */
 import { keep, kept } from "./storage.js";
 
 const KEY = "witness-own-keys";
-/** What a text needs to be written in, and what only changes other keys. */
+/** Keys that are needed for writing a text. */
 const TAKEN = ["Enter", "Backspace", "Delete", "Tab", "Escape", "Space", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
 const MODIFIER = /^(Control|Shift|Alt|Meta|OS|AltGraph|CapsLock|Fn)(Left|Right)?$/;
 
 /** @typedef {{ code: string, key: string, ctrlKey: boolean, altKey: boolean, shiftKey: boolean, metaKey: boolean }} Pressed */
 
-/** What a key is called, by the place that it has on a keyboard; "": it cannot be taken. @param {Pressed} event */
+/** Return the name of a key, by its place on a keyboard; "": it cannot be taken. @param {Pressed} event */
 export function chord({ code, key, ctrlKey, altKey, shiftKey, metaKey }) {
   const name = code && code !== "Unidentified" ? code : key;
   const held = [ctrlKey && "Ctrl", altKey && "Alt", shiftKey && "Shift", metaKey && "Meta"].filter(Boolean);
@@ -17,7 +17,7 @@ export function chord({ code, key, ctrlKey, altKey, shiftKey, metaKey }) {
   return [...held, name.replace(/^(Key|Digit)(?=.$)/, "")].join("+");
 }
 
-/** Whether a key writes a letter where something is written. @param {Pressed} event */
+/** Return whether a key writes a letter in a field. @param {Pressed} event */
 export const writes = ({ key, ctrlKey, altKey, metaKey }) => [...key].length === 1 && !ctrlKey && !altKey && !metaKey;
 
 /** @returns {Map<string, string>} chord -> command */

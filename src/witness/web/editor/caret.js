@@ -1,5 +1,5 @@
 // @ts-check
-/* The place in the text of whoever writes: the field, the caret in it, and the word there. */
+/* The place in which a person writes: the field, the caret in it, and the word there. */
 import { letters, placeAfter } from "./retyped.js";
 import { page } from "./state.js";
 import { bringIntoView, feed, spans } from "./text.js";
@@ -33,7 +33,7 @@ export function wordsIn(said) {
   return block ? block.paragraph.words.slice(block.from, block.to) : [];
 }
 
-/** The text of a field up to a place in it, or from there on; null: the place is elsewhere.
+/** Return the text of a field up to a place in it, or from there on; null: the place is elsewhere.
     @param {HTMLElement} said @param {Node | null} node @param {number} offset @param {boolean} [onward] */
 export function textTo(said, node, offset, onward = false) {
   if (!node || !said.contains(node)) return null;
@@ -43,7 +43,7 @@ export function textTo(said, node, offset, onward = false) {
   return range.toString();
 }
 
-/** What is before the end of the selection, or of its start, in a field. @param {HTMLElement} said @param {boolean} start */
+/** Return the text of a field before the end of the selection, or before its start. @param {HTMLElement} said @param {boolean} start */
 export function before(said, start = false) {
   const selection = getSelection();
   if (!selection?.rangeCount) return null;
@@ -53,8 +53,8 @@ export function before(said, start = false) {
   return start ? first : whole;
 }
 
-/** What puts the caret where it is now once the paragraphs are made anew, after as many letters of the same words, and
-    chooses what is chosen: a double click takes a word while what was typed before it becomes a step. */
+/** Return a function that puts the caret back, after as many letters of the same words, once the paragraphs are rebuilt, and
+    restores the selection: a double click may select a word while text that was typed before becomes a step. */
 export function keepingCaret() {
   const said = fieldNow();
   const text = said && before(said);
@@ -82,10 +82,10 @@ export function keepingCaret() {
   };
 }
 
-/** Whether a word is the last one of its field. @param {number} w */
+/** Return whether a word is the last one of its field. @param {number} w */
 const endsField = (w) => page.blockOf[page.order[page.place[w] + 1]] !== page.blockOf[w];
 
-/** Choose what is between so many letters of some words and the caret. @param {readonly number[]} list @param {number} count */
+/** Select the text between so many letters of some words and the caret. @param {readonly number[]} list @param {number} count */
 function chooseFrom(list, count) {
   const selection = getSelection();
   let left = count;
@@ -118,13 +118,13 @@ export function putCaret(w, count, open = false, spaced = false) {
   }
 }
 
-/** Whether the end of the selection that moves is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+/** Return whether the end of the selection that moves is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
 export function atEdge(said, last) {
   const selection = getSelection();
   return selection !== null && textTo(said, selection.focusNode, selection.focusOffset, last)?.trim() === "";
 }
 
-/** Whether the end of the selection that moves is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
+/** Return whether the end of the selection that moves is in the first or the last line of a field. @param {HTMLElement} said @param {boolean} last */
 export function inOuterLine(said, last) {
   const selection = getSelection();
   if (!selection?.focusNode) return false;

@@ -28,7 +28,7 @@ export function shortened(text) {
   return letters.length > 80 ? `${letters.slice(0, 79).join("")}…` : text;
 }
 
-/** What is being copied by a button or a key. @type {string | null} */
+/** The text that a button or a key copies. @type {string | null} */
 let clipping = null;
 document.addEventListener("copy", (event) => {
   const selected = !around(event, "input") && page.chosen && getSelection()?.isCollapsed;
@@ -38,7 +38,7 @@ document.addEventListener("copy", (event) => {
   event.preventDefault();
 });
 
-/** @param {string} text @param {string} what is said of it */
+/** @param {string} text @param {string} what the message */
 async function copy(text, what) {
   clipping = text;
   let done = document.execCommand("copy"); // needs no permission, even from a file

@@ -11,7 +11,7 @@
  *   | { kind: "start" | "end", pieces: Pieces, at: number }
  *   | { kind: "note", pieces: Pieces, text: string | null, codes: string[] }
  *   | { kind: "fill", gap: number, text: string }} Correction
- * @typedef {Correction[]} Step what is taken and undone together
+ * @typedef {Correction[]} Step corrections that are taken and undone together
  */
 
 const ANCHORS = 10; // turns that a speaker is remembered by, as in witness/transcript/corrections.py
@@ -25,7 +25,7 @@ export function checkName(text) {
   return bad ? null : name;
 }
 
-/** What is wrong with a text that somebody wrote, or null. @param {string} text */
+/** Return the fault of a text that a person wrote, or null. @param {string} text */
 export function checkText(text) {
   const bad = [...text].length > LONGEST_TEXT || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text);
   return bad ? `No more than ${LONGEST_TEXT} characters, and no line breaks.` : null;
@@ -42,7 +42,7 @@ export function isWhole(n, end) {
   return Number.isInteger(n) && Number(n) >= 0 && Number(n) < end;
 }
 
-/** Whether these are steps of this page: other files may write what the browser keeps for this one, and other programs what the
+/** Return whether these are steps of this page: other files may write in this one's storage of the browser, and other programs in that of the
     desk keeps.
     @param {Prepared} transcript @param {any} list @returns {list is Step[]} */
 export function areSteps({ data, gapWord }, list) {
@@ -71,7 +71,7 @@ export function areSteps({ data, gapWord }, list) {
   }
 }
 
-/** What a speaker is recognized by later: the longest turns, in order, in seconds. @param {Turns} turns @param {number} who */
+/** Return the longest turns of a speaker, by which they are recognized later, in order, in seconds. @param {Turns} turns @param {number} who */
 function anchor(turns, who) {
   const own = turns.speaker.map((_, turn) => turn).filter((turn) => turns.speaker[turn] === who);
   own.sort((a, b) => turns.end[b] - turns.start[b] - (turns.end[a] - turns.start[a]) || a - b);
@@ -79,7 +79,7 @@ function anchor(turns, who) {
     .map((turn) => [turns.start[turn] / 1000, turns.end[turn] / 1000]);
 }
 
-/** What these steps come to, as `witness redo --corrections` reads it.
+/** Return the corrections of these steps, as `witness redo --corrections` reads them.
     @param {Prepared} transcript @param {Turns} turns with those of the speakers whom the steps add
     @param {readonly Step[]} steps */
 export function asDocument({ data, silent }, turns, steps) {

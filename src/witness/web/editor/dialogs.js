@@ -6,7 +6,7 @@ import { chip } from "./names.js";
 import { focusing } from "./text.js";
 
 /**
- * Let somebody choose. Returns the value that was chosen, or null.
+ * Let the person choose. Returns the chosen value, or null.
  * @template Value
  * @param {string} title
  * @param {string} about
@@ -41,7 +41,7 @@ export function pick(title, about, choices) {
   });
 }
 
-/** Let somebody write. `accept` takes the answer and returns what is wrong with it, or null.
+/** Let the person write. `accept` takes the answer and returns its fault, or null.
     @param {string} title @param {string} label @param {string} value @param {(text: string) => string | null} accept
     @returns {Promise<void>} */
 export function ask(title, label, value, accept) {

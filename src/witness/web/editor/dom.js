@@ -60,7 +60,7 @@ export const placeIn = (list, element) => (element ? [...list].indexOf(element) 
 /** A name within a sentence, which keeps its direction to itself: U+2068 and U+2069 are what <bdi> is. @param {string} name */
 export const isolated = (name) => `\u2068${name}\u2069`;
 
-/** What went wrong, in words. @param {unknown} error */
+/** Return an error in words. @param {unknown} error */
 export const wordsOf = (error) => (error instanceof Error ? error.message : String(error));
 
 let toasted = 0;
@@ -72,7 +72,7 @@ export function toast(text) {
   toasted = setTimeout(() => { $("toast").textContent = ""; }, 6000);
 }
 
-/** Whether a key belongs to a word that is being composed, as in Japanese. Safari tells of the last one by its code.
+/** Return whether a key belongs to a word that is being composed, as in Japanese. Safari marks the last one by its code.
     @param {KeyboardEvent} event */
 export const composes = (event) => event.isComposing || event.keyCode === 229;
 
@@ -82,7 +82,7 @@ const keys = new WeakMap();
 /**
  * Show things in a list, in this order. A thing keeps its element for as long as it is shown, so that news which
  * arrive while a button is pressed do not take it away before the click. `build` makes the element of a thing
- * that is new, and `fill` writes into it what is known of the thing now. Where the element with the focus goes,
+ * that is new, and `fill` writes the thing's present state into it. Where the element with the focus goes,
  * the next one has it.
  * @template Thing
  * @template {HTMLElement} Shown
@@ -116,7 +116,7 @@ export function focusMain() {
   document.querySelector("main")?.focus({ preventScroll: true });
 }
 
-/** Take the focus from what is about to be hidden or disabled: else whoever uses the keyboard begins again at the top.
+/** Take the focus from an element that is about to be hidden or disabled: else the keyboard begins again at the top.
     @param {HTMLElement} element */
 export function leaveFocus(element) {
   if (element.contains(document.activeElement)) focusMain();
@@ -147,7 +147,7 @@ export function press(element, act) {
 
 document.addEventListener("click", (event) => around(event, "[data-close]")?.closest("dialog")?.close());
 
-/** Write on a button what it does, and for whoever does not see where it is, to what.
+/** Write a button's action on it, and for screen readers its object, too.
     @param {HTMLButtonElement} element @param {string} text @param {string} what */
 export function write(element, text, what) {
   element.textContent = text;

@@ -1,22 +1,22 @@
 // @ts-check
-/* Words that the recognizer was not sure of, and words of which it is not sure who said them. */
+/* Words whose text or speaker is uncertain. */
 import { above } from "./transcript.js";
 /** @import { Derived } from "./derive.js" */
 /** @import { Prepared } from "./transcript.js" */
 
-/** How many are marked, and below which probability, in percent: of those below 50 more are wrong than right
+/** Levels of marking, and the probabilities below which they mark a word, in percent: of those below 50 more are wrong than right
     (docs/benchmarks.md, "How sure a word is"). @type {[string, number][]} */
 export const LEVELS = [["off", 0], ["few", 50], ["many", 80]];
 const UNSURE = 60; // percent; below it a word is marked
 
-/** Whether a word is marked at a level. One that a person has rewritten is not doubtful any more.
+/** Return whether a word is marked at a level. A word that a person has rewritten is not doubtful anymore.
     @param {Pick<Derived, "texts">} page @param {Prepared["words"]} words @param {number} w @param {number} level */
 export function isDoubtful(page, words, w, level) {
   const told = words.probability[w];
   return told >= 0 && told < LEVELS[level][1] && page.texts[w] === words.text[w];
 }
 
-/** Whether it is not sure who said a word, and nobody has corrected it.
+/** Return whether a word's speaker is uncertain and not corrected yet.
     @param {Pick<Derived, "touched">} page @param {Prepared["words"]} words @param {number} w */
 export function isUnsure(page, words, w) {
   return words.sure[w] >= 0 && words.sure[w] < UNSURE && !page.touched.has(w);
@@ -28,7 +28,7 @@ export function doubtfulPlaces(page, words, level) {
   return page.order.map((_, at) => at).filter((at) => isDoubtful(page, words, page.order[at], level));
 }
 
-/** The places in reading order where words begin of which it is not sure who said them, several in a row counting once.
+/** Return the places in reading order of words with an uncertain speaker, of several in a row the first.
     @param {Pick<Derived, "touched" | "order" | "paragraphOf">} page @param {Prepared["words"]} words */
 export function unsurePlaces(page, words) {
   const { order, paragraphOf } = page;
@@ -47,11 +47,11 @@ export function nextPlace(places, after, by) {
   return places.at(by > 0 ? next % places.length : before) ?? -1;
 }
 
-/** ms from the end of a word until somebody who stops because of it has a key down, and by how much nearer a doubtful word counts
+/** ms from the end of a word until a person who stops because of it presses a key, and by how much nearer a doubtful word counts
     (docs/decisions/2026-11-24-typist.md). */
 const REACTION = 600, DOUBT = 600;
 
-/** The word that somebody means who stops the sound because of one: that whose end is nearest to when they must have heard it.
+/** Return the word for which a person stops the sound: its end is nearest to the time at which they must have heard it.
     -1: there are no words.
     @param {Pick<Derived, "texts" | "order">} page @param {Prepared["words"]} words @param {number} ms where the sound is
     @param {boolean} playing whether it ran until now; if it stands still, it is about what was said last

@@ -20,9 +20,9 @@ const STEP = 100, LEAP = 1000; // ms that a key moves it
 
 /** The first word of the paragraph whose handles are shown; -1: none are. */
 let held = -1;
-/** Where a handle was moved to, before that is a step. @type {{ kind: Kind, at: number } | null} */
+/** The place to which a handle was moved, before that is a step. @type {{ kind: Kind, at: number } | null} */
 let moved = null;
-/** How far the mouse is from what it drags; null: it drags nothing. @type {number | null} */
+/** The distance of the mouse from the handle that it drags; null: it drags nothing. @type {number | null} */
 let grip = null;
 let timer = 0;
 

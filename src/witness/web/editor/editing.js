@@ -1,5 +1,5 @@
 // @ts-check
-/* What people correct: what they are asked, and what is made of the answers. */
+/* Corrections that people make: questions to them, and steps of their answers. */
 import { wordsAcross } from "./across.js";
 import { wordNow } from "./caret.js";
 import { clock } from "./clock.js";
@@ -19,7 +19,7 @@ import { settle, writeAt, writeIn } from "./writing.js";
 /** @import { Correction } from "./corrections.js" */
 /** @import { Paragraph } from "./derive.js" */
 
-/** What the corrections come to. */
+/** Return the corrections of all steps. */
 export const corrections = () => asDocument(transcript, page.turns, edits.steps);
 
 export function save() {
@@ -49,7 +49,7 @@ function speakerChoice(who) {
   return { value: who, who, label: nameOf(who) };
 }
 
-/** Name a speaker. Returns what is wrong with the name, or null. @param {number} who @param {string} text */
+/** Name a speaker. Returns the fault of the name, or null. @param {number} who @param {string} text */
 export function rename(who, text) {
   const name = checkName(text);
   if (name === null) return BAD_NAME;
@@ -90,7 +90,7 @@ export async function askMove(list, title) {
   if (who !== null) await move(list, who);
 }
 
-/** Give words to a speaker, maybe a new one, together with what was done to them before.
+/** Give words to a speaker, maybe a new one, after other corrections of them.
     @param {number[]} list @param {number} who @param {Correction[]} before */
 async function move(list, who, ...before) {
   const pieces = piecesOf(transcript, list);
@@ -98,7 +98,7 @@ async function move(list, who, ...before) {
   else {
     const name = await askNew();
     if (name === null) return;
-    const fresh = countAll(transcript, edits.steps.flat()); // others may have added somebody meanwhile
+    const fresh = countAll(transcript, edits.steps.flat()); // others may have added a speaker meanwhile
     /** @type {Correction[]} */
     const named = name ? [{ kind: "name", who: fresh, name }] : [];
     take(...before, { kind: "new", who: fresh, pieces }, ...named);
@@ -110,7 +110,7 @@ async function move(list, who, ...before) {
 const NEW = -2;
 const NEW_SPEAKER = { value: NEW, label: "A new speaker…" };
 
-/** The name of a new speaker, "" for none; null: there is to be no new speaker. */
+/** Ask for the name of a new speaker, "" for none; null: no new speaker. */
 async function askNew() {
   let name = /** @type {string | null} */ (null);
   await ask("Who is the new speaker?", "Name; leave it empty if you do not know it", "", (text) => {
@@ -193,7 +193,7 @@ export function fixHeard(by = -1) {
   writeAt(stoppedAt);
 }
 
-/** Give what is selected, written in or heard to a speaker, by the number in the list. @param {number} number */
+/** Give the words that are selected, written in or heard to a speaker, by the number in the list. @param {number} number */
 export function give(number) {
   const one = page.speakers[number - 1];
   if (!one || refused()) return;

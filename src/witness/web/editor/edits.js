@@ -19,11 +19,11 @@ export class Edits {
   steps = [];
   /** The last one undone comes last. @type {Step[]} */
   undone = [];
-  /** What is saved. @type {Step[]} */
+  /** The saved steps. @type {Step[]} */
   base = [];
-  /** What may be saved, too. @type {Step[][]} */
+  /** Steps that may be saved, too. @type {Step[][]} */
   sent = [];
-  /** Those that were taken in this window. @type {Step[]} */
+  /** The steps that were taken in this window. @type {Step[]} */
   own = [];
   review = { checked: false, until: 0 };
   /** The review that is saved. */
@@ -55,13 +55,13 @@ export class Edits {
     return Boolean(step);
   }
 
-  /** Have these steps instead, of which `base` are saved.
+  /** Replace the steps; `base` are saved.
       @param {Step[]} steps @param {Step[]} [undone] @param {Step[]} [base] */
   adopt(steps, undone = [], base = steps) {
     Object.assign(this, { steps, undone, base: base.slice(), sent: [] });
   }
 
-  /** Somebody has saved this review; mine stays if it is not saved yet. @param {Review} review */
+  /** Take up the saved review; mine stays if it is not saved yet. @param {Review} review */
   adoptReview(review) {
     if (alike(this.review, this.reviewed)) this.review = review;
     this.reviewed = review;
@@ -75,7 +75,7 @@ export class Edits {
   }
 }
 
-/** How many steps two lists begin with alike. @param {readonly Step[]} one @param {readonly Step[]} other */
+/** Return the number of equal steps at the start of two lists. @param {readonly Step[]} one @param {readonly Step[]} other */
 function common(one, other) {
   let count = 0;
   while (count < one.length && count < other.length && alike(one[count], other[count])) count += 1;
@@ -97,7 +97,7 @@ export function joined(transcript, theirs, { steps, base, sent }) {
     }
     return all;
   };
-  // Of whom the other one has used a speaker whom one has undone, the speaker stays.
+  // A speaker whom one has undone and the other one used stays.
   return together(Math.min(they, me)) ?? together(Math.max(they, me)) ?? steps;
 }
 
@@ -119,7 +119,7 @@ function renumbered(steps, stay, before, now) {
   return gone ? null : found;
 }
 
-/** The words to which both have given a text, but not the same one: [theirs, mine] of each.
+/** Return the two texts of each word that both have rewritten in different ways: [theirs, mine].
     @param {Prepared} transcript @param {readonly Step[]} theirs @param {readonly Step[]} mine @returns {[string, string][]} */
 export function twice(transcript, theirs, mine) {
   const texts = (/** @type {readonly Step[]} */ steps) => {

@@ -5,20 +5,20 @@ import { haystackOf, matchesOf, patternOf, replacing } from "./matches.js";
 import { page, take, transcript, words } from "./state.js";
 /** @import { Range } from "./matches.js" */
 
-/** What was corrected last. @type {{ before: string, after: string } | null} */
+/** The latest correction. @type {{ before: string, after: string } | null} */
 let latest = null;
 
 /** A text without the signs around it. @param {string} text */
 const bare = (text) => text.trim().replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "");
 
-/** Where a text stands by itself, written just so. @param {string} before @returns {Range[]} */
+/** Return the places of a text that stands by itself, written just so. @param {string} before @returns {Range[]} */
 function places(before) {
   const { order, texts } = page;
   return matchesOf(haystackOf(page), before)
     .filter(([first, end]) => bare(order.slice(first, end + 1).map((w) => texts[w]).join("")) === before);
 }
 
-/** Offer to correct elsewhere what was corrected here. Call it once the words have their new texts.
+/** Offer to correct the same words elsewhere. Call it once the words have their new texts.
     @param {readonly number[]} list the words of a field @param {readonly string[]} had their texts before */
 export function offerElsewhere(list, had) {
   latest = null;
@@ -35,7 +35,7 @@ export function offerElsewhere(list, had) {
   toast(`“${before}” stands in ${count} other ${count === 1 ? "place" : "places"}: Alt+E writes “${after}” there, too.`);
 }
 
-/** Correct elsewhere what was corrected last. */
+/** Make the latest correction elsewhere, too. */
 export function correctElsewhere() {
   if (!latest) { toast("Correct a word first: then what stood there is corrected everywhere."); return; }
   const { before, after } = latest;

@@ -93,7 +93,7 @@ slider.addEventListener("input", () => {
   showDoubts();
 });
 
-/** Where it is said to a screen reader what a key has led to. */
+/** The message to a screen reader about the effect of a key. */
 const announce = make("p", "hidden", "", { id: "announce", ariaLive: "polite" });
 document.body.append(announce);
 
@@ -130,7 +130,7 @@ function stepParagraph(by) {
   announce.textContent = `${nameOf(next.who)}, ${clock(next.start)}: ${shortened(quotation(next.words))}`;
 }
 
-/** Go to the next doubtful word, or the next that may be another speaker's, or with -1 to the one before. Whoever writes is there
+/** Go to the next doubtful word, or the next that may be another speaker's, or with -1 to the one before. While one writes, the caret is there
     with the caret.
     @param {keyof typeof places} what @param {number} by */
 function stepDoubt(what, by) {
@@ -163,7 +163,7 @@ const actions = {
   copy: quote, link, move: () => askMove(meant(), "Who said this?"), fix, note: () => askNote(), voice: () => page.desk?.voice(chosenWords()),
 };
 
-/** What can have a key of one's own. `key`: what it has besides; `alt`: the place on a keyboard of the key that does it with Alt
+/** Commands that can have an own key. `key`: the usual one; `alt`: the place on a keyboard of the key that does it with Alt
     while one writes; `repeats`: again and again while the key is held.
     @type {{ name: string, label: string, run: () => void, key?: string, alt?: string, repeats?: boolean }[]} */
 export const commands = [
@@ -222,7 +222,7 @@ function keyOf(event) {
   return key.length === 1 && !"NDS".includes(key) ? key.toLowerCase() : key;
 }
 
-/** Whether the text around the selection runs from right to left. */
+/** Return whether the text around the selection runs from right to left. */
 function rightToLeft() {
   const here = spans.get(page.chosen ? page.order[chosenEnd()] : page.playing) ?? spans.values().next().value;
   return here !== undefined && getComputedStyle(here).direction === "rtl";

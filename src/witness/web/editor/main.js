@@ -1,5 +1,5 @@
 // @ts-check
-/* The page as a whole: what is drawn anew when something changes, and the start. */
+/* The page as a whole: drawing it again after changes, and its start. */
 import { collapse } from "./across.js";
 import { keepingCaret } from "./caret.js";
 import { showDoubts } from "./keys.js";
@@ -73,7 +73,7 @@ function showNames() {
   showTools();
 }
 
-/** Lay out the text again once `change` is done; what is at the top of the window stays there. @param {() => void} change @param {() => void} show */
+/** Lay out the text again once `change` is done; the top of the window stays in view. @param {() => void} change @param {() => void} show */
 function layOutAgain(change, show) {
   collapse(); // what was selected has other elements now
   const stay = staying(), caret = keepingCaret(), focus = focusing();

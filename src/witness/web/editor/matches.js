@@ -1,5 +1,5 @@
 // @ts-check
-/* Searching in all words, and what replacing does to them. */
+/* Searching in all words, and replacing them. */
 import { above, piecesOf } from "./transcript.js";
 import { checkText } from "./corrections.js";
 /** @import { Correction } from "./corrections.js" */
@@ -31,7 +31,7 @@ export function haystackOf({ order, texts, paragraphOf }) {
   return { text: parts.join(""), at };
 }
 
-/** Where a text is, whatever the case of its letters; matches do not overlap. @param {Haystack} haystack @param {string} query */
+/** Return the places of a text, in capitals or not; matches do not overlap. @param {Haystack} haystack @param {string} query */
 export function matchesOf(haystack, query) {
   const wanted = query.trim().toLocaleLowerCase().replace(/\s+/g, " ");
   const count = haystack.at.length - 1;
@@ -57,14 +57,14 @@ export function matchAt(matches, at) {
   return low < matches.length && matches[low][0] <= at ? low : -1;
 }
 
-/** What finds a text within a match. @param {string} query */
+/** Return the pattern that finds a text within a match. @param {string} query */
 export function patternOf(query) {
   return new RegExp(query.trim().replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, "\\s+"), "giu");
 }
 
 const split = (/** @type {string} */ text) => text.split(/\s+/).filter(Boolean);
 
-/** The corrections that replace what the pattern finds in a match; none if they would change nothing.
+/** Return the corrections that replace the pattern in a match; none if they would change nothing.
     @param {Prepared} transcript @param {Pick<Derived, "order" | "texts">} shown @param {Range} match @param {RegExp} pattern
     @param {string} by @returns {Correction[]} */
 export function replacing(transcript, { order, texts }, [first, end], pattern, by) {

@@ -10,7 +10,7 @@ export function nameOf(who) {
   return who < 0 ? "nobody heard" : page.names[who] ?? `Speaker ${who + 1}`;
 }
 
-/** Who speaks in a paragraph; of speech without words that may not be known. @param {Paragraph} paragraph */
+/** Return the name of a paragraph's speaker, who may be unknown if it has no words. @param {Paragraph} paragraph */
 export function speakerOf(paragraph) {
   return paragraph.who < 0 && !paragraph.words.length ? "unknown" : nameOf(paragraph.who);
 }

@@ -106,7 +106,7 @@ $("notes").addEventListener("click", (event) => {
   choose(Math.min(...places), Math.max(...places));
 });
 
-/** What is noted of a word, for whoever points at it. @param {number} w */
+/** Return the notes on a word, as its tooltip. @param {number} w */
 export const notedOf = (w) => page.notes.filter((note) => note.words.includes(w))
   .map((note) => [note.codes.join(", "), note.text].filter(Boolean).join(": ")).filter(Boolean);
 

@@ -1,5 +1,5 @@
 // @ts-check
-/* The dialog in which somebody presses the key, or the pedal, that a command is to have. */
+/* The dialog in which a person gives a key, or a pedal, to a command. */
 import { bind, chord, keysOf, release } from "./bindings.js";
 import { $, make } from "./dom.js";
 import { commands } from "./keys.js";

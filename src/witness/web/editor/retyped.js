@@ -16,7 +16,7 @@ export function retyped(before, typed) {
   const after = typed.trim().split(/\s+/u).filter(Boolean);
   const spaced = before.some((text, n) => n > 0 && text !== text.trimStart());
   if (!spaced && before.length > 1) return unspaced(bare, after.join(" "));
-  let first = 0, end = bare.length, last = after.length; // what is the same at both ends is left out
+  let first = 0, end = bare.length, last = after.length; // equal words at both ends are left out
   while (first < end && first < last && bare[first] === after[first]) first += 1;
   while (end > first && last > first && bare[end - 1] === after[last - 1]) { end -= 1; last -= 1; }
   if (first > 0) first -= 1; // words that came belong to the one before
@@ -25,7 +25,7 @@ export function retyped(before, typed) {
   return [...bare.slice(0, first), ...changed, ...bare.slice(end)];
 }
 
-/** Of a script without spaces: all between what is the same at both ends is one passage.
+/** Do so for a script without spaces: all between equal characters at both ends is one passage.
     @param {readonly string[]} bare @param {string} typed */
 function unspaced(bare, typed) {
   let first = 0, end = bare.length, from = 0, to = typed.length;
@@ -77,7 +77,7 @@ function inPairs(before, after) {
   return now.map((texts) => texts.join(" "));
 }
 
-/** How different two words are, 0 to 1. @param {string} one @param {string} other */
+/** Return the difference of two words, 0 to 1. @param {string} one @param {string} other */
 function unlike(one, other) {
   if (one === other) return 0;
   const a = one.toLowerCase(), b = other.toLowerCase(), short = Math.min(a.length, b.length);
@@ -87,10 +87,10 @@ function unlike(one, other) {
   return 1 - 0.9 * ((begin + end) / Math.max(a.length, b.length));
 }
 
-/** How many letters a text has. @param {string} text */
+/** Return the number of letters in a text. @param {string} text */
 export const letters = (text) => text.replace(/\s+/gu, "").length;
 
-/** Where in a text so many letters have been; `spaced`: behind the space that it may begin with.
+/** Return the place in a text after so many letters; `spaced`: behind the space that it may begin with.
     @param {string} text @param {number} count @param {boolean} spaced */
 export function placeAfter(text, count, spaced) {
   let at = spaced && !count ? text.length - text.trimStart().length : 0;
@@ -99,18 +99,18 @@ export function placeAfter(text, count, spaced) {
 }
 
 /**
- * What is left of some fields, each of which shows words of one speaker. `into`: the field in which the text goes on;
- * `list`: the words whose place that has; `lead` and `tail`: what is left of their text; `inside`: whether both are parts
- * of a word; `rest`: what is left of the last field, if it stays apart; `gone`: all other words; `none`: whether nothing but
- * what is between two fields is selected.
+ * The rest of some fields, which show words of one speaker each. `into`: the field in which the text goes on;
+ * `list`: the words whose place that has; `lead` and `tail`: the rest of their text; `inside`: whether both are parts
+ * of a word; `rest`: the rest of the last field, if it stays apart; `gone`: all other words; `none`: whether only the
+ * space between two fields is selected.
  * @typedef {{ fields: readonly (readonly number[])[], into: number, to: number, list: number[], lead: string, tail: string,
  *   inside: boolean, rest: { list: readonly number[], text: string } | null, gone: number[], apart: boolean, none: boolean }} Over
  */
 
 /** @param {Prepared} transcript @param {Pick<Derived, "texts" | "owner">} page
     @param {readonly (readonly number[])[]} fields the words of each
-    @param {string} before what is not selected of the first field @param {string} after what is not selected of the last one
-    @param {boolean} [apart] whether what is left of the last one stays a paragraph @returns {Over} */
+    @param {string} before the text of the first field that is not selected @param {string} after that of the last one
+    @param {boolean} [apart] whether the rest of the last one stays a paragraph @returns {Over} */
 export function over({ words }, { texts, owner }, fields, before, after, apart = false) {
   const textOf = (/** @type {number} */ n) => fields[n].map((w) => texts[w]).join("").trimStart();
   const whole = (/** @type {number} */ n, /** @type {string} */ left) => letters(left) >= letters(textOf(n));
@@ -141,7 +141,7 @@ export function beginning({ fields, into, lead }, textOf) {
   });
 }
 
-/** What makes these texts of words.
+/** Return the corrections that give words these texts.
     @param {Prepared} transcript @param {readonly string[]} texts of all words now @param {ReadonlyMap<number, string>} wanted
     @returns {Correction[]} */
 export function rewriting(transcript, texts, wanted) {
@@ -153,13 +153,13 @@ export function rewriting(transcript, texts, wanted) {
   return gone.length ? [...made, { kind: "text", text: "", pieces: piecesOf(transcript, gone) }] : made;
 }
 
-/** Words -> what each of them is once their text is another. @param {readonly string[]} texts @param {readonly number[]} list @param {string} text */
+/** Return the new text of each word once their text is another. @param {readonly string[]} texts @param {readonly number[]} list @param {string} text */
 export function respelled(texts, list, text) {
   const now = retyped(list.map((w) => texts[w]), text);
   return new Map(list.map((w, n) => [w, now[n]]));
 }
 
-/** What it comes to once the field says `text`: what the same person says before and after is one paragraph then.
+/** Return the corrections once the field says `text`: the words of the same speaker before and after it become one paragraph.
     @param {Prepared} transcript @param {Pick<Derived, "texts" | "owner" | "paragraphOf">} page @param {Over} given
     @param {string} text @returns {Correction[]} */
 export function overtyped(transcript, { texts, owner, paragraphOf }, given, text) {

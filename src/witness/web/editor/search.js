@@ -1,5 +1,5 @@
 // @ts-check
-/* Search in all words, including those that are not in the document, and replace what was found. */
+/* Search in all words, including those that are not in the document, and replace matches. */
 import { above } from "./transcript.js";
 import { $, composes, enable, toast } from "./dom.js";
 import { haystackOf, matchesOf, patternOf, replacing } from "./matches.js";
@@ -26,7 +26,7 @@ export function search() {
   drawTimeline();
 }
 
-/** Search again, because words have changed; whoever calls this draws what was found. */
+/** Search again, because words have changed; the caller draws the matches. */
 export function searchAgain() {
   haystack = null;
   const wanted = $("query").value.trim();
@@ -70,7 +70,7 @@ $("query").addEventListener("input", () => {
   typed = setTimeout(() => { typed = 0; search(); goTo(1); }, 150);
 });
 
-/** Search now for what was typed a moment ago. */
+/** Search now for the text that was typed a moment ago. */
 function settle() {
   if (!typed) return;
   clearTimeout(typed);

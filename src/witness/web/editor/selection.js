@@ -87,7 +87,7 @@ export function followHash() {
   showMoment(true);
 }
 
-/** Scroll to what is said at the position, or to what comes next. @param {boolean} mark */
+/** Scroll to the words at the position, or to the next ones. @param {boolean} mark */
 export function showMoment(mark) {
   const { order, paragraphs, place, texts } = page;
   if (!order.length) {

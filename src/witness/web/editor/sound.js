@@ -9,13 +9,13 @@ import { paint, reveal } from "./text.js";
 export const audio = new Audio();
 let origin = 0; // where the sound begins in the recording
 
-/* While somebody presses on something, or clicks twice, the page does not scroll by itself: it would be on another word. */
+/* During a press or a double click the page does not scroll by itself: the click would be on another word. */
 let calm = 0; // until when, by performance.now()
 window.addEventListener("pointerdown", (event) => { if (!event.button) calm = Infinity; }, true);
 for (const event of ["pointerup", "pointercancel"]) {
   window.addEventListener(event, () => { calm = performance.now() + 500; }, true);
 }
-/** Whether nobody presses on anything, so that the page may change. */
+/** Return whether no button is pressed, so that the page may change. */
 export const isCalm = () => performance.now() > calm;
 
 export function openSound() {
@@ -83,7 +83,7 @@ export function toggle() {
   if (audio.paused) play(); else audio.pause();
 }
 
-/** Pause, or go on a little before where it was, as whoever types needs it. */
+/** Pause, or go on a little before the pause, as typists need it. */
 export function resume() {
   if (page.hasSound && audio.paused) {
     const following = page.following;
@@ -93,7 +93,7 @@ export function resume() {
   toggle();
 }
 
-/** How somebody listens: `back` are ms, `loop` a stretch that is heard again and again, `until`
+/** The way of listening: `back` are ms, `loop` a stretch that is heard again and again, `until`
     where it ends by itself. */
 export const player = { back: 2000, skips: false, loop: /** @type {[number, number] | null} */ (null), until: Infinity };
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3];
@@ -111,7 +111,7 @@ export function setSpeed(speed) {
   $("rate").value = String(speed);
 }
 
-/** Where speech goes on after a pause that somebody is in; null: it is none, or too short. @param {number} ms */
+/** Return the time at which speech goes on after the pause at `ms`; null: there is none, or it is too short. @param {number} ms */
 export function afterPause(ms, { start, end } = data.turns) {
   let next = Infinity;
   for (let n = 0; n < start.length; n += 1) {

@@ -28,7 +28,7 @@ export function showSpeakers() {
   $("speakers-title").textContent = page.speakers.length === 1 ? "1 speaker" : `${page.speakers.length} speakers`;
 }
 
-/** What may change in the item of a speaker.
+/** The parts of a speaker's item that may change.
     @type {WeakMap<HTMLElement, Record<"mark" | "name" | "merge" | "filled" | "about" | "hint", HTMLElement>>} */
 const partsOf = new WeakMap();
 

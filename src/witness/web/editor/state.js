@@ -1,6 +1,6 @@
 // @ts-check
-/* The state of the page: the transcript, the steps that were taken, what follows from them, and what is selected,
-   found and heard. What people said, their names and those of files reach the document through textContent only. */
+/* The state of the page: the transcript, the steps that were taken, the state that follows from them, and the selection,
+   the matches and the position. What people said, their names and those of files reach the document through textContent only. */
 import { derive } from "./derive.js";
 import { $, toast } from "./dom.js";
 import { Edits } from "./edits.js";
@@ -13,7 +13,7 @@ import { keep, kept } from "./storage.js";
 /** @import { Range } from "./matches.js" */
 
 /**
- * What saves the corrections in the transcript; a page that is a file has none.
+ * The server's part of the page, which saves the corrections in the transcript; a page that is a file has none.
  * @typedef {{
  *   soundless: string, readonly version: string, readonly refusal: string | null, readonly noting: boolean, open: (draft: Kept | null) => void,
  *   changed: () => void, save: () => void, voice: (words: number[]) => void, upTo: () => void,
@@ -27,12 +27,12 @@ export const transcript = prepare(JSON.parse($("data").textContent));
 export const { data, words, silent } = transcript;
 export const edits = new Edits();
 
-/** What follows from the steps, once `deriveNow` has been called, and what is shown of it. */
+/** The state that follows from the steps, once `deriveNow` has been called, and the view of it. */
 export const page = /** @type {Derived & { [Key in keyof typeof shown]: (typeof shown)[Key] }} */ ({});
 const shown = {
   desk: /** @type {Desk | null} */ (null),
-  chosen: /** @type {Range | null} */ (null), // what is selected, in reading order
-  hits: /** @type {Range[]} */ ([]), // what the search found
+  chosen: /** @type {Range | null} */ (null), // the selection, in reading order
+  hits: /** @type {Range[]} */ ([]), // matches of the search
   hitNow: -1, // the one that is shown
   position: data.start, // ms in the recording, even without sound
   playing: -1, // the word that is being spoken
@@ -54,7 +54,7 @@ export function deriveNow() {
 /**
  * Events of the page, with their values. `steps` were taken or undone, `onlyNames`: nothing but names changed; `position`: it
  * is another one in the sound; `drawn`: the timeline was; `across`: a selection is about to go on in another paragraph;
- * `ownerless`: a text was written where nobody knows who speaks; `saved`: corrections were.
+ * `ownerless`: a text was written without a known speaker; `saved`: corrections were.
  * @typedef {{ steps: [onlyNames: boolean], position: [], drawn: [], across: [], ownerless: [gap: number, text: string], saved: [] }} Events
  */
 
@@ -73,7 +73,7 @@ export function tell(name, ...values) {
 
 /* ---------- steps ---------- */
 
-/** Whether this cannot be corrected, because it could not be saved; the person is told why.
+/** Return whether this cannot be corrected, because it could not be saved; the person sees the reason.
     @param {boolean} [noting] whether it is a note, which more people may save */
 export function refused(noting = false) {
   const why = noting && page.desk?.noting ? null : page.desk?.refusal;

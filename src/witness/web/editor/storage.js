@@ -1,5 +1,5 @@
 // @ts-check
-/* What the browser keeps, for all pages alike. */
+/* Texts that the browser keeps, for all pages alike. */
 
 /** @param {string} key */
 export function kept(key) {
@@ -23,7 +23,7 @@ export function goOn(id) {
   try { sessionStorage.setItem(LISTENING, id); } catch { /* the sound stops, and no more */ }
 }
 
-/** Whether the recording of this id was being played a moment ago; it is asked once. @param {string} id */
+/** Return whether the recording of this id was being played a moment ago; it is asked once. @param {string} id */
 export function wentOn(id) {
   try {
     const before = sessionStorage.getItem(LISTENING);

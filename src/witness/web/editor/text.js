@@ -1,5 +1,5 @@
 // @ts-check
-/* The transcript: a list of blocks, of which only those near the window are in the document. */
+/* The transcript: a list of blocks. Only those near the window are in the document. */
 import { above, languageOf, OVERLAP } from "./transcript.js";
 import { clock, momentAt, span } from "./clock.js";
 import { $, make } from "./dom.js";
@@ -191,7 +191,7 @@ function inaudible(paragraph, number) {
 /** The element of a block, if it is shown. @param {number} block */
 export const shownBlock = (block) => shown.get(block);
 
-/** Let somebody write in the text of a block, or no longer. @param {HTMLElement} said @param {boolean} can */
+/** Allow writing in the text of a block, or end it. @param {HTMLElement} said @param {boolean} can */
 export function editable(said, can) {
   if (!can) {
     said.contentEditable = "inherit";
@@ -249,7 +249,7 @@ export function paint(some = spans.keys()) {
   }
 }
 
-/** What scrolls back to what is at the top of the window now, once the list has been laid out anew. */
+/** Return a function that scrolls back to the present top of the window, once the list has been laid out again. */
 export function staying() {
   const { blocks } = page;
   const y = window.scrollY - listTop();
@@ -266,7 +266,7 @@ export function staying() {
   };
 }
 
-/** What gives the focus back to whoever used the keyboard in the transcript, once its elements have been made anew. */
+/** Return a function that gives the focus back to a control of the transcript, once its elements have been rebuilt. */
 export function focusing() {
   if (document.activeElement === document.body) return () => {};
   const control = document.activeElement?.closest("#feed :is(button, a):focus-visible");
@@ -313,7 +313,7 @@ function glide() {
 
 export const isPrinting = () => printing;
 
-/** Put the whole transcript into the document, without what is for the screen. */
+/** Put the whole transcript into the document, without the controls. */
 export function printAll() {
   printing = true;
   clear();

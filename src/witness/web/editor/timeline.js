@@ -11,9 +11,9 @@ import { data, edits, on, page, tell, words } from "./state.js";
 import { barHeight } from "./text.js";
 
 const AXIS = 16;
-const LEGIBLE = 11; // pixels of a lane of which each has a name
+const LEGIBLE = 11; // pixels of a lane, if each has a name
 const duration = data.end - data.start; // of the part of the recording that was transcribed
-/* The canvas stays where it is while its box is scrolled; what is below it only makes the box as long as all lanes. */
+/* The canvas stays in its place while its box is scrolled; the element below it only makes the box as long as all lanes. */
 const box = $("lanes"), canvas = $("timeline"), pen = pencil(canvas);
 const backdrop = document.createElement("canvas"), ink = pencil(backdrop); // everything but the playhead
 let peaks = data.peaks ? Uint8Array.from(atob(data.peaks), (sign) => sign.charCodeAt(0)) : null;
@@ -74,7 +74,7 @@ function timeAcross({ width, label, right }, x) {
   return view[0] + ((x - label) / (width - label - right)) * (view[1] - view[0]);
 }
 
-/** Where a time is on the canvas, in pixels from its left; null: not in the part that is shown. @param {number} ms */
+/** Return the place of a time on the canvas, in pixels from its left; null: it is outside the part that is shown. @param {number} ms */
 export function xOf(ms) {
   return geometry && ms >= view[0] && ms <= view[1] ? across(geometry, ms) : null;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/* What the file holds, made ready for corrections. Times are milliseconds; speakers and words are numbers, their
+/* The data of the file, made ready for corrections. Times are milliseconds; speakers and words are numbers, their
    places in the lists of the data. */
 /** @import { Correction } from "./corrections.js" */
 
@@ -36,10 +36,10 @@ export function above(sorted, value, length = sorted.length) {
 /* Flags of a word. */
 export const OVERLAP = 1;
 export const UNSUPPORTED = 2;
-export const SPLIT = 4; // somebody said that a paragraph begins with it
-export const JOINED = 8; // or that none does
+export const SPLIT = 4; // a person began a paragraph with it
+export const JOINED = 8; // or joined it with the one before
 
-/** The words with a place for each stretch of speech without words, which is empty until somebody writes what was said there.
+/** The words with a place for each stretch of speech without words, which is empty until a person fills it in.
     @param {Data} data */
 export function prepare(data) {
   const { silent } = data;

@@ -18,7 +18,7 @@ import { piecesOf } from "./transcript.js";
 const PAUSE = 1000; // ms after the last key until what was typed is a step
 const MODE = "witness-writing";
 
-/** What is being typed: the element, and the words or the stretch that it shows; `how`: what of other paragraphs went for it.
+/** The text that is being typed: its element, and the words or the stretch that it shows; `how`: what it replaced in other paragraphs.
     @type {{ said: HTMLElement, list: number[], gap: number, who: number, how?: Over } | null} */
 let typed = null;
 let timer = 0, composing = false;
@@ -130,7 +130,7 @@ function split(said) {
   putCaret(w, 0);
 }
 
-/** Join a block with what is before it, whose speaker has the words of both. @param {number} number */
+/** Join a block with the one before it, whose speaker gets the words of both. @param {number} number */
 function join(number) {
   settle();
   const block = page.blocks[number], above = page.blocks[number - 1];
@@ -144,7 +144,7 @@ function join(number) {
   /** @type {Correction[]} */
   const moved = who < 0 || who === page.owner[list[0]] ? [] : [{ kind: "move", who, pieces: piecesOf(transcript, list) }];
   if (who < 0 && page.owner[list[0]] >= 0) return true;
-  // What the same person says after it stays a paragraph of its own.
+  // The next paragraph of the same speaker stays apart.
   const next = moved.length ? page.paragraphs[block.number + 1]?.words[0] ?? -1 : -1;
   /** @type {Correction[]} */
   const apart = next < 0 || page.owner[next] !== who ? [] : [{ kind: "split", pieces: piecesOf(transcript, [next]) }];
@@ -157,7 +157,7 @@ function join(number) {
 
 on("across", settle);
 
-/** Type a text in the place of what is selected across paragraphs. @param {string} text @param {boolean} [apart] begin a paragraph there */
+/** Type a text over a selection across paragraphs. @param {string} text @param {boolean} [apart] begin a paragraph there */
 function overwrite(text, apart = false) {
   const done = takeOut((fields, lead, tail) => over(transcript, page, fields, lead, tail, apart));
   if (!done) return;
@@ -173,7 +173,7 @@ function overwrite(text, apart = false) {
   insert(text || joint);
 }
 
-/** Begin a paragraph in the place of what is selected across paragraphs. */
+/** Begin a paragraph in the place of a selection across paragraphs. */
 function splitAcross() {
   overwrite("", true);
   const how = typed?.how, said = typed?.said;
@@ -183,7 +183,7 @@ function splitAcross() {
   if (w !== undefined) putCaret(w, 0);
 }
 
-/** What is given to be put into the text. @param {InputEvent} event */
+/** Return the text that an event inserts. @param {InputEvent} event */
 const given = (event) => (event.data ?? event.dataTransfer?.getData("text/plain") ?? "").replace(/\s+/gu, " ");
 
 for (const kind of /** @type {const} */ (["copy", "cut"])) {
@@ -195,7 +195,7 @@ for (const kind of /** @type {const} */ (["copy", "cut"])) {
   });
 }
 
-/* ---------- what is typed ---------- */
+/* ---------- typing ---------- */
 
 feed.addEventListener("input", (event) => {
   const said = around(event, ".said");
@@ -218,7 +218,7 @@ feed.addEventListener("compositionstart", () => {
   clearTimeout(timer);
 });
 feed.addEventListener("compositionend", () => { composing = false; timer = setTimeout(settle, PAUSE); });
-/* Whoever presses on another place has the caret there first: before that the elements may not be made anew. */
+/* A press on another place moves the caret there first: before that the elements must not be rebuilt. */
 let pressed = false;
 window.addEventListener("pointerdown", () => { pressed = true; }, true);
 for (const event of ["pointerup", "pointercancel"]) {
@@ -242,10 +242,10 @@ feed.addEventListener("beforeinput", (event) => {
 });
 const BREAKS = ["insertParagraph", "insertLineBreak"];
 
-/** Whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
+/** Return whether the caret is at the first or the last place of a field. @param {HTMLElement} said @param {boolean} last */
 const caretAt = (said, last) => getSelection()?.isCollapsed === true && atEdge(said, last);
 
-/** What divides a paragraph, or takes out what is between two, whichever key or keyboard on a screen it comes from. Returns
+/** Split a paragraph, or join two, for any key or keyboard on a screen that asks for it. Returns
     whether it was that. @param {string} type */
 function partsOrJoins(type) {
   const said = fieldNow();
@@ -257,7 +257,7 @@ function partsOrJoins(type) {
 document.addEventListener("visibilitychange", settle);
 window.addEventListener("pagehide", settle);
 
-/** Put a text in the place of what is selected. A browser would keep the looks of what was there in a `style`, which the policy
+/** Put a text in the place of the selection. A browser would keep the looks of the old text in a `style`, which the policy
     of the page forbids. Returns whether there is a place.
     @param {string} text */
 function insert(text) {
