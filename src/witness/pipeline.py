@@ -272,7 +272,10 @@ class _Run:
                     self.recognizer.hold()
             people, replaced = self.engine.known, self.options.replaced
             audio = self._decode(opened)
-            if self.kept and self.journal.open(self._work(audio), self.reporter.note):
+            work = kept_findings.checkpoint_key(
+                audio.source, str(audio.channels), self.engine.files, self.options
+            )
+            if self.kept and self.journal.open(work, self.reporter.note):
                 self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
             self.so_far.tracks = [NOT_BEGUN] * len(self.speech)
@@ -376,11 +379,6 @@ class _Run:
     def _send(self, audio: decode.Audio) -> None:
         if self.recognizer is not None:
             self.recognizer.send_all(list(zip(audio.samples, self.speech, strict=True)))
-
-    def _work(self, audio: decode.Audio) -> str:
-        return kept_findings.checkpoint_key(
-            audio.source, str(audio.channels), self.engine.files, self.options
-        )
 
     def _find(self, audio: decode.Audio) -> Findings:
         """Return the findings of the diarizer's models, of this run or of one that was interrupted."""

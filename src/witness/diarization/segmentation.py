@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import combinations
-from typing import Protocol
 
 import numpy as np
 
@@ -34,13 +33,11 @@ SHORT = 300 * SAMPLE_RATE
 GROUP = 8  # windows worked on together: fewer share less of the model, more are too much for a core
 
 
-class SegmentationModel(Protocol):
-    """(samples,) in [-1, 1] and (windows,) starts of windows -> (windows, 589, 7) scores of powerset classes.
+SegmentationModel = Callable[[Float32, Int], Float32]
+"""(samples,) in [-1, 1] and (windows,) starts of windows -> (windows, 589, 7) scores of powerset classes.
 
-    Starts are multiples of segmentation_cut.GRID, and all windows lie within the samples.
-    """
-
-    def __call__(self, sound: Float32, starts: Int, /) -> Float32: ...
+Starts are multiples of segmentation_cut.GRID, and all windows lie within the samples.
+"""
 
 
 def powerset(speakers: int, at_once: int) -> Bool:

@@ -66,8 +66,8 @@ class RemoteEngine:
     Every method but `kill` raises TranscriptionError, whose message says when and names the model.
     """
 
-    def __init__(self, model: ModelFile, *, threads: int, gpu: bool, journal: Journal) -> None:
-        """Start the child. `gpu`: use a GPU if the engine can."""
+    def __init__(self, model: ModelFile, *, threads: int, journal: Journal) -> None:
+        """Start the child, which uses a GPU if the engine can."""
         self.name = Name(model.engine or Name.WHISPER_CPP)
         self.path = str(Path(model.path).absolute())
         self.abilities = Abilities("cpu", ())
@@ -77,8 +77,8 @@ class RemoteEngine:
         self._aligner = model.aligner
         self._journal = journal
         self._model = [model.sha256, self.name, _version(self.name), model.aligner]
-        able = self.name == Name.TRANSCRIBE_CPP or (self.name == Name.WHISPER_CPP and gpus.has_gpu_backend())
-        self._gpu = gpu and able
+        vulkan = self.name == Name.WHISPER_CPP and gpus.has_gpu_backend()
+        self._gpu = vulkan or self.name == Name.TRANSCRIBE_CPP
         self._numbers = count()
         self._sent: dict[int, Request] = {}
         """Requests without a reply yet, in order."""

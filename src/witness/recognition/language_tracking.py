@@ -124,7 +124,7 @@ class TrackLanguages:
                 if len(parts) > 1 and _changes(parts, languages, main):
                     languages = [language for part in parts for language in self._detect(part, [part])]
                 yield from recognized(tracker.add((piece, text), parts, languages))
-            elif tracker.waits:
+            elif tracker.held:
                 yield from recognized(tracker.add((piece, text)))
             else:
                 yield piece, text
@@ -142,12 +142,8 @@ class Tracker:
     def __init__(self, main: str) -> None:
         """Track a recording in `main`, which stays while no other language is clear."""
         self._main = self._before = main
-        self._held: list[tuple[Recognized, list[Piece], list[Probabilities]]] = []
-
-    @property
-    def waits(self) -> bool:
-        """Some pieces are not certain yet."""
-        return bool(self._held)
+        self.held: list[tuple[Recognized, list[Piece], list[Probabilities]]] = []
+        """Pieces that are not certain yet, with their parts and the languages of these."""
 
     def add(
         self, recognized: Recognized, parts: Sequence[Piece] = (), languages: Sequence[Probabilities] = ()
@@ -157,9 +153,7 @@ class Tracker:
         A piece with an unclear text has `parts` with their `languages`; it comes back in the largest parts
         with one language each.
         """
-        self._held.append(
-            (recognized, list(parts) or [recognized[0]], list(languages) or [{self._main: 1.0}])
-        )
+        self.held.append((recognized, list(parts) or [recognized[0]], list(languages) or [{self._main: 1.0}]))
         return self._decide(last=False)
 
     def finish(self) -> list[Decided]:
@@ -169,16 +163,16 @@ class Tracker:
     def _decide(self, *, last: bool) -> list[Decided]:
         measured = [
             (len(part) / FRAME_RATE, languages)
-            for _, parts, of_parts in self._held
+            for _, parts, of_parts in self.held
             for part, languages in zip(parts, of_parts, strict=True)
         ]
         path, settled = decide(measured, self._main, self._before)
-        if self._held and not last and self._held[-1][0][1].unclear:
+        if self.held and not last and self.held[-1][0][1].unclear:
             settled = min(settled, len(measured) - 1)  # the next piece may make the end of this one clear
         rest = iter(path)
         decided: list[Decided] = []
-        while self._held and (last or len(self._held[0][1]) <= settled):
-            (piece, text), parts, _ = self._held.pop(0)
+        while self.held and (last or len(self.held[0][1]) <= settled):
+            (piece, text), parts, _ = self.held.pop(0)
             settled -= len(parts)
             languages = list(islice(rest, len(parts)))
             self._before = languages[-1]
@@ -192,16 +186,12 @@ class Tracker:
 
 
 def decide(
-    parts: Sequence[tuple[float, Probabilities]],
-    main: str,
-    before: str | None = None,
-    *,
-    change: float = CHANGE,
+    parts: Sequence[tuple[float, Probabilities]], main: str, before: str | None = None
 ) -> tuple[list[str], int]:
     """Return the language of each part, and the number of first parts that keep theirs whatever follows.
 
     `parts`: seconds and probabilities of each; `main`: language of the track, which stays while no other is
-    clear; `before`: language before the first part, if any; `change`: cost of a change, in nats.
+    clear; `before`: language before the first part, if any.
     """
     candidates = {
         code for _, languages in parts for code, probability in languages.items() if probability >= CANDIDATE
@@ -213,14 +203,14 @@ def decide(
             for seconds, languages in parts
         ]
     )
-    best = np.array([0.0 if before in (None, code) else -change for code in codes])
+    best = np.array([0.0 if before in (None, code) else -CHANGE for code in codes])
     ways: list[Int] = []
     for score in scores:
         leader = int(best.argmax())
-        ways.append(np.where(best >= best[leader] - change, np.arange(len(codes)), leader))
-        best = np.maximum(best, best[leader] - change) + score
+        ways.append(np.where(best >= best[leader] - CHANGE, np.arange(len(codes)), leader))
+        best = np.maximum(best, best[leader] - CHANGE) + score
     state, path = int(best.argmax()), []
-    ends, settled = set(np.flatnonzero(best >= best.max() - change).tolist()), 0
+    ends, settled = set(np.flatnonzero(best >= best.max() - CHANGE).tolist()), 0
     for number, way in reversed(list(enumerate(ways, start=1))):
         if len(ends) == 1:
             settled = max(settled, number)

@@ -78,15 +78,14 @@ class TrackRecognizer:
         options: Options = Options(),
         *,
         threads: int,
-        gpu: bool = True,
         reporter: Reporter = SILENT,
         journal: Journal | None = None,
     ) -> None:
         """Start the child, which begins to load `model`, and return at once.
 
-        `options.start`: second of the recording at which the tracks begin; words count from there.
-        `threads`: cores for an engine on the CPU; the words do not depend on them. `gpu`: use a GPU if the
-        engine can; if that fails, early or late, the CPU continues, and a warning of the recognition says so.
+        `options.start`: second of the recording at which the tracks begin; words count from there. `threads`:
+        cores for an engine on the CPU; the words do not depend on them. A GPU is used if the engine can; if
+        that fails, early or late, the CPU continues, and a warning of the recognition says so.
         `reporter.progress` is called from another thread with ("transcription", seconds done, seconds sent),
         counting all tracks. Texts in `journal` are not recognized again, and new ones are added.
         """
@@ -108,7 +107,7 @@ class TrackRecognizer:
         self._leaving = False
         self._cores_free = threading.Event()
         self._cores_free.set()
-        self._engine = RemoteEngine(model, threads=threads, gpu=gpu, journal=journal or Journal())
+        self._engine = RemoteEngine(model, threads=threads, journal=journal or Journal())
         self._pool = ThreadPoolExecutor(1)
         self._prepared = self._pool.submit(self._prepare)
         self._results: deque[tuple[Future[list[Recognition]], int]] = deque()
@@ -391,11 +390,12 @@ def check_model(model: ModelFile, options: Options) -> None:
 def _problem(abilities: Abilities, options: Options) -> str | None:
     """Return the option that a model with these abilities cannot obey, or None."""
     unknown = set(language_tracking.requested(options.language)) - set(abilities.languages)
-    only = "it knows only English" if list(abilities.languages) == ["en"] else "it knows others"
+    english = list(abilities.languages) == ["en"]
     if unknown and abilities.languages:
+        only = "it knows only English" if english else "it knows others"
         return f"does not know the language {min(unknown)!r} ({only})"
     if options.translate and not abilities.translates:
-        return f"cannot translate ({only})"
+        return "cannot translate (it knows only English)" if english else "cannot translate"
     if (options.prompt or options.vocabulary) and not abilities.prompts:
         return "takes neither a prompt nor a vocabulary"
     return None
