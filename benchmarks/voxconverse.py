@@ -157,10 +157,10 @@ def run(
     return row(models, scores, [run_folder.done(out, case.name) for case in cases])
 
 
-def row(models: str, scores: list[FileScore], done: list[run_folder.Record | None]) -> Row:
+def row(models: str, scores: list[FileScore], done: list[run_folder.Done | None]) -> Row:
     """The figures of a run."""
     pooled = scoring.pool(scores)
-    costs = [record.cost for record in done if record and record.cost]
+    costs = [record for record in done if record]
     memory = [cost.peak_memory_mb for cost in costs if cost.peak_memory_mb is not None]
     return Row(
         models,

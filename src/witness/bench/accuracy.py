@@ -22,7 +22,7 @@ from msgspec import structs
 from witness.bench import accuracy_report, measurement, run_folder, scoring
 from witness.bench.accuracy_report import AccuracyOutcome
 from witness.bench.measurement import Failure
-from witness.bench.run_folder import AccuracyPlan, Case, Cost, Models, Record
+from witness.bench.run_folder import AccuracyPlan, Case, Done, Failed, Models, Record
 from witness.bench.scoring import FileScore
 from witness.errors import (
     DeviceError,
@@ -36,7 +36,7 @@ from witness.formats.registry import Format
 from witness.models import catalogue
 from witness.options import Options, Runtime
 from witness.progress import Reporter
-from witness.storage import atomic
+from witness.storage import atomic, files
 from witness.text import clock, number
 
 NO_AUDIO = {".uem", ".lab", *(f".{form.ending.rpartition('.')[2].lower()}" for form in Format)}
@@ -57,7 +57,7 @@ def run(plan: AccuracyPlan, reporter: Reporter) -> list[FileScore]:
     scoring.score({})  # raises now if a package that it needs is not installed
     begun = run_folder.begin(plan.out, run_folder.make(plan, reporter))
     options = _child_options(plan, begun.models)
-    kept = {case.name: record for case in plan.cases if (record := run_folder.done(plan.out, case.name))}
+    kept = {case.name: done for case in plan.cases if (done := run_folder.done(plan.out, case.name))}
     if kept:
         reporter.note(f"{plan.out}: {len(kept)} of {len(plan.cases)} recordings are done already")
     whole, past = sum(case.length for case in plan.cases), 0.0
@@ -152,26 +152,39 @@ def _run_case(case: Case, out: Path, options: Options, runtime: Runtime, expecte
     if isinstance(result, Failure):
         if result.exit_code in HOPELESS:
             raise result.error()
-        record = Record(case.name, tuple(crashes), result.message)
-        run_folder.keep(out, record)
-        return record
+        failed = Failed(case.name, tuple(crashes), result.message)
+        run_folder.keep(out, failed)
+        return failed
     for role, sha256 in (("segmentation", expected.segmentation), ("embedding", expected.embedding)):
         if result.models[role] != sha256:
             raise UsageError(
                 f"{case.name}: the {role} model changed during the run; start from scratch in another folder"
             )
     content = rttm.serialize(case.name, result.turns).encode()
-    record = Record(case.name, tuple(crashes), None, Cost.of(result, content))
-    run_folder.keep(out, record, content)
-    return record
+    done = Done(
+        name=case.name,
+        crashes=tuple(crashes),
+        error=None,
+        audio_sha256=result.audio.sha256,
+        duration=result.audio.duration,
+        wall=result.seconds("wall") or 0.0,
+        timing=result.timing,
+        cpu=result.cpu.witness,
+        peak_memory_mb=result.peak_memory_mb,
+        device=result.device,
+        warnings=result.warnings,
+        rttm_sha256=files.sha256(content),
+    )
+    run_folder.keep(out, done, content)
+    return done
 
 
 def _line(record: Record, score: FileScore) -> str:
     """Describe a finished recording: duration, speed, DER; or the error."""
-    if record.cost is None:
+    if not isinstance(record, Done):
         return f"{record.name}  FAILED: {record.error}"
     return (
-        f"{record.name}  {clock(record.cost.duration)}  {record.cost.times_real_time:.1f} times real time  "
+        f"{record.name}  {clock(record.duration)}  {record.times_real_time:.1f} times real time  "
         f"DER {number(score.der('strict'), '.1f')}"
     )
 

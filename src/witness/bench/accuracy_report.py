@@ -12,7 +12,7 @@ import msgspec
 from witness.bench import pictures, score_report, scoring
 from witness.bench.pictures import Axis, Mark, Shape
 from witness.bench.pooling import Pooled
-from witness.bench.run_folder import Cost, Record, RunManifest
+from witness.bench.run_folder import Done, Record, RunManifest
 from witness.bench.score_report import OURS, SCORE_HEADS
 from witness.bench.scoring import FileScore
 from witness.formats import html
@@ -38,22 +38,21 @@ class AccuracyOutcome:
 
     @property
     def failed(self) -> list[Record]:
-        return [record for record in self.records if record.cost is None]
+        return [record for record in self.records if not isinstance(record, Done)]
 
     @property
-    def costs(self) -> list[Cost]:
-        """Costs of the recordings that did not fail."""
-        return [record.cost for record in self.records if record.cost is not None]
+    def done(self) -> list[Done]:
+        return [record for record in self.records if isinstance(record, Done)]
 
     @property
     def duration(self) -> float:
         """Seconds of audio in the recordings that did not fail."""
-        return sum(cost.duration for cost in self.costs)
+        return sum(record.duration for record in self.done)
 
     @property
     def wall(self) -> float:
         """Seconds of work on the recordings that did not fail."""
-        return sum(cost.wall for cost in self.costs)
+        return sum(record.wall for record in self.done)
 
     @property
     def times_real_time(self) -> float | None:
@@ -132,7 +131,7 @@ def _to_json(outcome: AccuracyOutcome) -> str:
         "times_real_time": times,
         "real_time_factor": None if times is None else 1 / times,
         "score": score_report.make(outcome.scores).document,
-        "files": [record.to_json() for record in outcome.records],
+        "files": msgspec.to_builtins(outcome.records),
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -175,7 +174,7 @@ def _results(outcome: AccuracyOutcome) -> list[str]:
     """Return the paragraphs beside the table of DER."""
     paragraphs = ["; ".join(score_report.beside_der(outcome.scores)) + "."]
     if (times := outcome.times_real_time) is not None:
-        peak = max((cost.peak_memory_mb for cost in outcome.costs if cost.peak_memory_mb), default=None)
+        peak = max((record.peak_memory_mb for record in outcome.done if record.peak_memory_mb), default=None)
         memory = "not known" if peak is None else f"{peak:.0f} MB"
         paragraphs.append(
             f"{times:.1f} times real time (real-time factor {1 / times:.4f}): "
@@ -189,8 +188,8 @@ def _recording_rows(outcome: AccuracyOutcome) -> list[list[str]]:
     rows = [["recording", "s", "times real time", *SCORE_HEADS]]
     for record, score in zip(outcome.records, outcome.scores, strict=True):
         cost = ["-", "failed"]
-        if record.cost is not None:
-            cost = [f"{record.cost.duration:.1f}", f"{record.cost.times_real_time:.1f}"]
+        if isinstance(record, Done):
+            cost = [f"{record.duration:.1f}", f"{record.times_real_time:.1f}"]
         rows.append([record.name, *cost, *score_report.score_cells(score)])
     return rows
 
@@ -226,9 +225,9 @@ def _der_by_duration(outcome: AccuracyOutcome) -> str:
     """Draw an SVG with a mark per recording."""
     pairs = zip(outcome.records, outcome.scores, strict=True)
     points = [
-        (record.name, record.cost.duration, score.der("strict"))
+        (record.name, record.duration, score.der("strict"))
         for record, score in pairs
-        if record.cost is not None
+        if isinstance(record, Done)
     ]
     return score_report.der_picture(f"DER by duration, strict: {outcome.material}", "minutes", points)
 

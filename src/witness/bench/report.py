@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from witness import text
 from witness.bench.pooling import Difference, Interval, Pooled
 from witness.formats import html
 from witness.formats.html import Table
+from witness.formats.reading import to_json
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Report:
         return html.report_page(self.title, self.beside, self.parts)
 
     def to_json(self) -> str:
-        return json.dumps(self.document, ensure_ascii=False, indent=1) + "\n"
+        return to_json(self.document)
 
     def to_csv(self) -> str:
         out = io.StringIO(newline="")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from witness.bench import measurement
-from witness.bench.measurement import Hardware, Measurement
+from witness.bench.measurement import Hardware
 from witness.errors import InputError, OutputError, UsageError
 from witness.formats import rttm
 from witness.models import catalogue, store
@@ -130,9 +131,24 @@ class RunManifest(Struct, frozen=True, tag_field="schema", tag=SCHEMA):
     """None: not yet, or a recording failed."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost of a recording. Times are seconds."""
+class Record(Struct, frozen=True):
+    """Outcome of one recording, as in files/NAME.json."""
+
+    name: str
+    crashes: tuple[str, ...]
+    """Ends of its processes that died."""
+    error: str | None
+    """Reason for the lack of a result; None: it has one."""
+
+
+class Failed(Record, frozen=True):
+    """Recording without a result."""
+
+    rttm_sha256: None = None
+
+
+class Done(Record, frozen=True):
+    """Cost of a recording with a result. Times are seconds."""
 
     audio_sha256: str
     duration: float
@@ -153,44 +169,6 @@ class Cost:
     @property
     def times_real_time(self) -> float:
         return self.duration / self.wall
-
-    @staticmethod
-    def of(run: Measurement, content: bytes) -> Cost:
-        """Take the cost from a measurement; `content` is that of its RTTM file."""
-        return Cost(
-            audio_sha256=run.audio.sha256,
-            duration=run.audio.duration,
-            wall=run.seconds("wall") or 0.0,
-            timing=run.timing,
-            cpu=run.cpu.witness,
-            peak_memory_mb=run.peak_memory_mb,
-            device=run.device,
-            warnings=run.warnings,
-            rttm_sha256=files.sha256(content),
-        )
-
-
-@dataclass(frozen=True)
-class Record:
-    """Outcome of one recording, as in files/NAME.json."""
-
-    name: str
-    crashes: tuple[str, ...] = ()
-    """Ends of its processes that died."""
-    error: str | None = None
-    """Reason for the lack of a result; None: it has one."""
-    cost: Cost | None = None
-    """None if it failed."""
-
-    def to_json(self) -> dict[str, Any]:
-        head = {"name": self.name, "crashes": list(self.crashes), "error": self.error}
-        return {**head, **({"rttm_sha256": None} if self.cost is None else asdict(self.cost))}
-
-    @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Record:
-        """Read the document of files/NAME.json. Raises msgspec.ValidationError."""
-        cost = None if document.get("error") is not None else document
-        return msgspec.convert({**document, "cost": cost}, Record)
 
 
 # --- run.json ---
@@ -328,14 +306,12 @@ def rttm_path(out: Path, name: str) -> Path:
     return out / "rttm" / f"{name}.rttm"
 
 
-def done(out: Path, name: str) -> Record | None:
+def done(out: Path, name: str) -> Done | None:
     """Return the record of a recording if it and the RTTM are whole; None: the recording must be run."""
-    try:
-        record = Record.from_json(json.loads(record_path(out, name).read_bytes()))
-        if record.cost and record.cost.rttm_sha256 == files.sha256(rttm_path(out, name).read_bytes()):
+    with suppress(OSError, ValueError):  # cut off in the middle, or never written
+        record = typed_json.decode(record_path(out, name).read_bytes(), Done)
+        if record.rttm_sha256 == files.sha256(rttm_path(out, name).read_bytes()):
             return record
-    except (OSError, ValueError, TypeError, AttributeError):
-        pass  # cut off in the middle, or never written
     return None
 
 
@@ -343,16 +319,16 @@ def keep(out: Path, record: Record, content: bytes = b"") -> None:
     """Write a record, and the content of its RTTM file before it. Raises OutputError."""
     for path in (record_path(out, record.name), rttm_path(out, record.name)):
         files.refuse_link(path, out)
-    if record.cost is None:
-        rttm_path(out, record.name).unlink(missing_ok=True)
-    else:
+    if isinstance(record, Done):
         atomic.write(content, rttm_path(out, record.name))
-    write_json(record_path(out, record.name), record.to_json())
+    else:
+        rttm_path(out, record.name).unlink(missing_ok=True)
+    write_json(record_path(out, record.name), record)
 
 
 def hypothesis(out: Path, record: Record) -> list[Turn]:
     """Read the turns of a recording; none if it failed. Raises InputError."""
-    if record.cost is None:
+    if not isinstance(record, Done):
         return []
     path = rttm_path(out, record.name)
     return [turn for turns in rttm.parse(_read(path).decode(), str(path)).values() for turn in turns]

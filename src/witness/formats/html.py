@@ -18,10 +18,9 @@ from functools import cache
 from html import unescape
 from typing import TYPE_CHECKING, Any, NewType
 
-import msgspec
 import numpy as np
 
-from witness.formats.reading import INAUDIBLE, NOT_ENGLISH, Reading
+from witness.formats.reading import INAUDIBLE, NOT_ENGLISH, Reading, compact_json
 from witness.languages import RIGHT_TO_LEFT
 from witness.schema import (
     BREATH,
@@ -38,7 +37,7 @@ from witness.schema import (
     Transcript,
 )
 from witness.storage import files
-from witness.text import clock, in_json
+from witness.text import clock
 from witness.web import bundle
 
 if TYPE_CHECKING:
@@ -229,11 +228,7 @@ def render(
 
 def harmless(data: Any) -> Harmless:
     """Return data as JSON for a script block."""
-    try:
-        text = msgspec.json.encode(data).decode()
-    except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    text = in_json(text)
+    text = compact_json(data)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Harmless(text)

@@ -10,7 +10,6 @@ transcript can be made again from the findings.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ import numpy as np
 from msgspec import Meta, Struct, structs
 
 from witness import schema
+from witness.formats.reading import to_json
 from witness.options import MOST_SPEAKERS, Bounds
 from witness.schema import (
     LONGEST,
@@ -36,7 +36,7 @@ from witness.schema import (
     Turn,
 )
 from witness.storage import typed_json
-from witness.text import in_json, unspaced
+from witness.text import unspaced
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -182,12 +182,8 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 def encode(document: Document) -> bytes:
-    """Return the file's bytes. Bytes of a name that are not UTF-8 become U+FFFD instead of an error."""
-    try:
-        text = msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
-    except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
-        text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False, indent=1)
-    return f"{in_json(text)}\n".encode()
+    """Return the file's bytes, as of `to_json`."""
+    return to_json(document).encode()
 
 
 def decode(content: bytes) -> Document:

@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from witness.schema import (
@@ -179,8 +180,16 @@ def spread(word: Word, texts: Sequence[str]) -> Iterator[tuple[str, float, float
 
 
 def to_json(document: Any) -> str:
-    """Return the JSON of another program's format."""
-    return in_json(json.dumps(document, ensure_ascii=False, indent=1)) + "\n"
+    """Return the JSON of a file. Bytes of a name that are not UTF-8 become U+FFFD instead of an error."""
+    return msgspec.json.format(compact_json(document), indent=1) + "\n"
+
+
+def compact_json(data: Any) -> str:
+    """Return JSON without spaces, which a terminal can show; not UTF-8 as in `to_json`."""
+    try:
+        return in_json(msgspec.json.encode(data).decode())
+    except UnicodeEncodeError:  # halves of characters, which `in_json` replaces
+        return in_json(json.dumps(msgspec.to_builtins(data), ensure_ascii=False, separators=(",", ":")))
 
 
 def for_xml(text: str) -> str:
