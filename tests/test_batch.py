@@ -224,7 +224,7 @@ def test_a_job_survives_the_way_to_a_worker():
     )
     runtime = Runtime(Device.CPU, threads=2)
     settings = Settings(options, runtime, {"whisper": None}, ("a warning",), Writing(False, PageAudio.LINK))
-    job = Job("/in/\udcff.wav", (("json", "/out/a.json"),), settings, 2.5, 10**9)
+    job = Job("/in/\udcff.wav", (("json", Path("/out/a.json")),), settings, 2.5, 10**9)
     assert from_json(to_json(job), Job) == job
 
 

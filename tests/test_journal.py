@@ -200,6 +200,6 @@ def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
 def test_a_job_leaves_no_journal_when_it_is_done(short, model, cache, tmp_path):
     options = Options(models="builtin", offline=True, whisper=str(model))
     settings = produce.Settings(options, Runtime(device="cpu"), {})
-    job = produce.Job(str(short), (("txt", str(tmp_path / "call.txt")),), settings)
+    job = produce.Job(str(short), (("txt", tmp_path / "call.txt"),), settings)
     assert worker.perform(job).error is None
     assert not list((cache / "unfinished").iterdir())

@@ -12,7 +12,7 @@ from witness.errors import UsageError
 from witness.storage import atomic
 
 if TYPE_CHECKING:
-    from witness.bench.run_folder import Split
+    pass
 
 
 @click.group(invoke_without_command=True)
@@ -58,12 +58,8 @@ def bench(ctx: click.Context) -> None:
 def bench_accuracy(
     audio: Path,
     rttm: Path,
-    out: Path,
-    split: Split | None,
-    tuned_on: Path | None,
     uem: Path | None,
     others: tuple[str, ...],
-    as_pyannote: bool,
     **settings: Any,
 ) -> None:
     """Diarize and score a folder of recordings.
@@ -82,18 +78,15 @@ def bench_accuracy(
             raise UsageError(
                 f"--impl {name}={folder}: give a name and a folder of RTTM files, such as peer=rttm/"
             )
-    runtime = options.take(Runtime, settings)
+    choices, runtime = options.take(Options, settings), options.take(Runtime, settings)
     cases, missing = accuracy.find(audio, rttm)
     plan = AccuracyPlan(
         cases=cases,
-        out=out,
         missing=missing,
-        options=Options(**settings),
+        options=choices,
         runtime=runtime,
-        split=split,
-        tuned_on=tuned_on,
-        as_pyannote=as_pyannote,
         uem=None if uem is None else scoring.read_uem(uem),
+        **settings,
     )
     if plan.uem is not None and (without := {case.name for case in cases} - set(plan.uem)):
         raise UsageError(

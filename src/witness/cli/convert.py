@@ -41,7 +41,7 @@ def convert_command(
     transcripts are skipped, and a damaged one does not stop the others (exit code 3). Without -f and -o, the
     text of a single transcript goes to stdout.
     """
-    from witness.work.produce import Caller, Job, Settings, job_files, produce
+    from witness.work.produce import Caller, Job, Settings, produce
 
     settings = Settings(writing=options.writing(asked))
     if Format.JSON in formats and to is None:
@@ -54,7 +54,7 @@ def convert_command(
     with options.progress(quiet) as reporter:
 
         def convert(path: Path, to: str | None) -> None:
-            files = job_files(output_paths.plan(str(path), formats, to))
+            files = output_paths.plan(str(path), formats, to)
             produce(Job(str(path), files, settings, transcript=str(path)), Caller(reporter=reporter))
 
         if len(chosen) == 1 and not Path(inputs[0]).is_dir():

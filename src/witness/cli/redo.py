@@ -48,7 +48,7 @@ def redo_command(
     stdout.
     """
     from witness.transcript import store
-    from witness.work.produce import Caller, Job, Settings, job_files, produce
+    from witness.work.produce import Caller, Job, Settings, produce
 
     writing, changes = options.writing(asked), options.take(Changes, asked)
     if (json := json_of(transcript)) != transcript:
@@ -62,7 +62,7 @@ def redo_command(
     targets = () if json_alone else output_paths.plan(str(transcript), others, to)
     job = Job(
         str(transcript),
-        job_files(targets),
+        targets,
         Settings(writing=writing),
         transcript=str(transcript),
         changes=replace(changes, asked=Bounds(**asked)),

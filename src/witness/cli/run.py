@@ -175,7 +175,7 @@ def run(
             if not force and (line := output_paths.unusual_name(recording, to, targets)) is not None:
                 reporter.note(line)
             from witness.pipeline import Engine
-            from witness.work.produce import Caller, Job, Settings, job_files, produce
+            from witness.work.produce import Caller, Job, Settings, produce
 
             engine = course.engine = Engine(
                 choices, runtime, progress=reporter.progress, note=reporter.note, cancel=signals.arrived
@@ -198,7 +198,7 @@ def run(
                     for count in transcript.counts:
                         reporter.note(f"number of speakers: {count}")
 
-            job = Job(recording, job_files(targets), Settings(choices, runtime, writing=writing), force=force)
+            job = Job(recording, targets, Settings(choices, runtime, writing=writing), force=force)
             caller = Caller(lambda: engine, reporter, recognized=recognized)
             if live is not None:
                 caller = replace(caller, heard=live.hear, show=lambda content: live.finish(content, failure))

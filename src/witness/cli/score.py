@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -12,10 +13,6 @@ from witness.cli import options
 from witness.errors import UsageError
 from witness.progress import Reporter
 from witness.storage import atomic
-
-if TYPE_CHECKING:
-    from witness.bench.report import Report
-    from witness.schema import Turn
 
 
 @click.command(short_help="Score speakers and words against a reference.")
@@ -55,50 +52,32 @@ def score(
         raise UsageError("--as-pyannote is for turns; leave out --as-pyannote or --words")
     if words and uem is not None:
         raise UsageError("--uem is for turns, and --words scores whole recordings; leave one of them out")
+    from witness.bench import lines, score_report, scoring, words_report
+    from witness.bench.report import Report
+    from witness.bench.words import score as score_words
+
+    read: Callable[[Path], Mapping[str, Any]] = lines.read
+    measure: Callable[..., list[Any]] = score_words
+    make: Callable[..., Report] = words_report.make
+    nothing: Any = lines.Said(())
+    if not words:
+        parts = None if uem is None else scoring.read_uem(uem)
+        read, make, nothing = scoring.read, score_report.make, []
+        measure = partial(scoring.score, uem=parts, as_pyannote=as_pyannote)
+
+    def scored(hypotheses: Mapping[str, Any]) -> list[Any]:
+        return measure(scoring.pair(references, hypotheses, nothing), reporter=reporter)
+
     with options.progress(quiet=False) as reporter:
-        if words:
-            report = _words(reference, hypothesis, against, reporter)
-        else:
-            report = _turns(reference, hypothesis, against, uem, as_pyannote, reporter)
+        references = lines.read(reference, lines.REFERENCES) if words else scoring.read(reference)
+        hypotheses = read(hypothesis)
+        scores = scored(hypotheses)
+        report = make(scores, None if against is None else scored(read(against)))
+        _note_unpaired(references, hypotheses, reporter)
     form = report.to_json if as_json else report.to_csv if as_csv else report.to_text
     if html is not None:
         atomic.write(report.to_html().encode("utf-8", "replace"), html)
     atomic.write(form().encode(), None)
-
-
-def _turns(
-    reference: Path,
-    hypothesis: Path,
-    against: Path | None,
-    uem: Path | None,
-    as_pyannote: bool,
-    reporter: Reporter,
-) -> Report:
-    from witness.bench import score_report, scoring
-
-    references, hypotheses = scoring.read(reference), scoring.read(hypothesis)
-    parts = None if uem is None else scoring.read_uem(uem)
-
-    def scored(turns: dict[str, list[Turn]]) -> list[scoring.FileScore]:
-        pairs = scoring.pair(references, turns, [])
-        return scoring.score(pairs, parts, as_pyannote=as_pyannote, reporter=reporter)
-
-    scores = scored(hypotheses)
-    others = None if against is None else scored(scoring.read(against))
-    _note_unpaired(references, hypotheses, reporter)
-    return score_report.make(scores, others)
-
-
-def _words(reference: Path, hypothesis: Path, against: Path | None, reporter: Reporter) -> Report:
-    from witness.bench import lines, scoring, words, words_report
-
-    references, hypotheses = lines.read(reference, lines.REFERENCES), lines.read(hypothesis)
-    scores = words.score(scoring.pair(references, hypotheses, lines.Said(())), reporter=reporter)
-    others = None
-    if against is not None:
-        others = words.score(scoring.pair(references, lines.read(against), lines.Said(())), reporter=reporter)
-    _note_unpaired(references, hypotheses, reporter)
-    return words_report.make(scores, others)
 
 
 def _note_unpaired(references: Collection[str], hypotheses: Collection[str], reporter: Reporter) -> None:

@@ -184,7 +184,7 @@ class Folder:
         twin = self.twin(item) if transcript is None else None
         return Job(
             item.source,
-            tuple((form, str(path)) for form, path in targets),
+            targets,
             replace(self._settings, runtime=runtime),
             self.request.limit_time,
             self.request.limit_memory,

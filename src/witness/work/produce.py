@@ -100,7 +100,7 @@ class Job:
 
     source: str
     """The recording's path. Paths of a job for another process are absolute."""
-    files: tuple[tuple[str, str | None], ...]
+    files: output_paths.Targets
     """Formats and their files; None: stdout."""
     settings: Settings = field(default_factory=Settings)
     limit: float | None = None
@@ -121,11 +121,6 @@ class Job:
     """The JSON of a recording with the same bytes and settings, if any."""
     again: bool = False
     """A new transcript replaces the existing one and keeps the corrections of people."""
-
-
-def job_files(targets: output_paths.Targets) -> tuple[tuple[str, str | None], ...]:
-    """Return the targets as `Job.files`."""
-    return tuple((form, None if path is None else str(path)) for form, path in targets)
 
 
 @dataclass(frozen=True)
@@ -207,9 +202,6 @@ class Caller:
     """Results may go into pipes and devices."""
 
 
-Files = Sequence[tuple[str, Path | None]]
-
-
 def produce(job: Job, caller: Caller = Caller()) -> Outcome:
     """Make the transcript that a job asks for, and write its files.
 
@@ -218,7 +210,7 @@ def produce(job: Job, caller: Caller = Caller()) -> Outcome:
     """
     writing = job.settings.writing
     path = None if job.transcript is None else Path(job.transcript)
-    files = [(form, None if file is None else Path(file)) for form, file in job.files]
+    files = job.files
     twin = opened = None
     with (
         output_paths.prepared(files, keep=writing.keep_findings, pipes=caller.pipes),
@@ -307,7 +299,7 @@ def _copy(job: Job, path: Path) -> Transcript | None:
 def _write(
     job: Job,
     transcript: Transcript,
-    files: Files,
+    files: Sequence[tuple[str, Path | None]],
     page: Sound | None,
     opened: Store | None,
     *,

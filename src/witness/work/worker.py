@@ -160,12 +160,12 @@ def _size_and_mtime(path: str) -> tuple[int, int]:
 
 def to_json(message: Job | Outcome) -> str:
     """Return a job or an outcome in one line."""
-    return json.dumps(asdict(message))  # not by msgspec: names of files may hold surrogates
+    return json.dumps(asdict(message), default=str)  # not by msgspec: names of files may hold surrogates
 
 
 def from_json(line: str | bytes, message: type[T]) -> T:
     """Return the job or the outcome that `to_json` wrote."""
-    return msgspec.convert(json.loads(line), message)
+    return msgspec.convert(json.loads(line), message, dec_hook=lambda path, text: path(text))
 
 
 def _answer(request: Message, _: bytes, tell: Tell) -> tuple[Message, Sequence[Buffer]]:

@@ -126,9 +126,8 @@ def _only_upload(form: Form) -> Upload:
 
 
 def _job(recording: Upload, asked: TranscriptionRequest, targets: Targets, settings: Settings) -> Job:
-    files = tuple((form, str(path)) for form, path in targets)
     settings = replace(settings, options=asked.options, writing=Writing(False, PageAudio.NONE))
-    return Job(str(recording.path), files, settings, resumable=False)
+    return Job(str(recording.path), tuple(targets), settings, resumable=False)
 
 
 def _write_samples(asked: TranscriptionRequest, folder: Path) -> tuple[tuple[str, str], ...]:
