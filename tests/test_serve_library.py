@@ -504,15 +504,16 @@ def test_an_empty_desk_says_what_listens(whisper, says):
     [(True, "tiny.en, which knows English only"), (False, "on this disk is tiny.en, which")],
 )
 def test_a_desk_says_that_it_has_a_model_for_english_only(monkeypatch, offline, says):
-    from witness.models import store
+    from witness.models import catalogue, store
     from witness.options import Options
     from witness.serve.routes import home
 
-    others = [store.WhisperChoice("base", english_only=False, here=False, megabytes=140)]
-    here = [store.WhisperChoice("tiny.en", english_only=True, here=True, megabytes=40), *others]
+    models = {entry.name: entry for entry in catalogue.TABLE}
+    others = [store.OnDisk(models["base"], None, "missing")]
+    here = [store.OnDisk(replace(models["base"], name="tiny.en"), "tiny.bin", "present"), *others]
     monkeypatch.setattr(store, "list_whisper_choices", lambda _: here)
     assert says in home._about_model(Options(offline=offline))
-    here[0] = store.WhisperChoice("tiny", english_only=False, here=True, megabytes=40)
+    here[0] = store.OnDisk(replace(models["base"], name="tiny"), "tiny.bin", "present")
     assert "English" not in home._about_model(Options(offline=offline))
 
 

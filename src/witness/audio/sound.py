@@ -136,10 +136,7 @@ def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float,
     done = 0
     for block in decode.blocks(path, part):
         places = np.minimum(np.arange(done, done + len(block), dtype=np.int64) * parts // total, parts - 1)
-        firsts = np.flatnonzero(np.diff(places, prepend=-1))
-        if len(firsts):
-            touched = places[firsts]
-            heights[touched] = np.maximum(heights[touched], np.maximum.reduceat(np.abs(block), firsts))
+        np.maximum.at(heights, places, np.abs(block))
         done += len(block)
         tell(done / SAMPLE_RATE)
     loudest = float(heights.max())

@@ -227,7 +227,7 @@ def installed_folder(entry: CatalogueFile) -> Path | None:
     folder = halves[-1] and halves[-1].parent if halves else _path_in_package(entry.package)
     beside = entry.others if halves else entry.parts
     paths = [*halves, *(folder and folder / part.file for part in beside)]
-    return folder if all(path and _exists(path) for path in paths) else None
+    return folder if all(path and _size(path) is not None for path in paths) else None
 
 
 def _path_in_package(path: str) -> Path | None:
@@ -250,7 +250,7 @@ def _join(entry: CatalogueFile, source: Path, target: Path) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_suffix(".lock")):
             for part in entry.parts:
-                if _exists(target / part.file):
+                if _size(target / part.file) is not None:
                     continue
                 weights = part.file == entry.file
                 paths = map(_path_in_package, entry.halves) if weights else (source / part.file,)
@@ -281,15 +281,11 @@ def _part_path(entry: CatalogueFile, part: Blob) -> Path:
 
 
 def _is_there(entry: CatalogueFile, part: Blob) -> bool:
-    return _exists(_part_path(entry, part))
-
-
-def _exists(path: Path) -> bool:
-    # Not Path.exists, which raises in a folder that may not be read.
-    return os.path.exists(path)  # noqa: PTH110
+    return _size(_part_path(entry, part)) is not None
 
 
 def _size(path: Path) -> int | None:
+    """Return the bytes of a file, or a number for a folder; None: it is missing, or may not be read."""
     try:
         return path.stat().st_size
     except OSError:
@@ -386,7 +382,7 @@ def _fetch_packaged(
             raise FetchError(FORBIDDEN)
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            missing = [source for source in shares if force or not _exists(_converted_path(shares[source]))]
+            missing = [source for source in shares if force or _size(_converted_path(shares[source])) is None]
             for source, content in package_index.checkpoints(missing, folder / "parts", report_share):
                 _convert(source, content, _converted_path(shares[source]), shares[source].name)
                 report_share(source, 1.0)

@@ -297,18 +297,7 @@ def auto_models(*, gpu: str | None, available: Collection[str]) -> frozenset[str
     return frozenset((*files, model.name) if model else files)
 
 
-@dataclass(frozen=True)
-class WhisperChoice:
-    """A model that `--whisper` can name."""
-
-    name: str
-    english_only: bool
-    here: bool
-    """Nothing has to be fetched."""
-    megabytes: int
-
-
-def list_whisper_choices(options: Options) -> list[WhisperChoice]:
+def list_whisper_choices(options: Options) -> list[OnDisk]:
     """Return the models of the table that a recognizer here can run, the models on this disk first.
 
     Only these if the options forbid to open a socket. Nothing is fetched.
@@ -318,14 +307,9 @@ def list_whisper_choices(options: Options) -> list[WhisperChoice]:
         if options.recognizer == Recognizer.AUTO
         else (Recognizer(options.recognizer),)
     )
-    models = [
-        WhisperChoice(
-            entry.name, entry.english_only, on_disk.locate(entry) is not None, round(entry.total / 1e6)
-        )
-        for entry in _readable(able)
-    ]
-    models = [model for model in models if model.here or not options.offline]
-    return sorted(models, key=lambda model: not model.here)
+    models = [on_disk.inspect(entry, verify=False) for entry in _readable(able)]
+    models = [model for model in models if model.path or not options.offline]
+    return sorted(models, key=lambda model: model.path is None)
 
 
 def auto_set() -> str:

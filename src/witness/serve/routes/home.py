@@ -64,8 +64,8 @@ def _about_model(options: Options) -> str:
         )
     if options.whisper == "auto":
         line = f"The words come from the Whisper model that suits this machine{_language(options)}."
-        installed = [choice for choice in store.list_whisper_choices(options) if choice.here]
-        if not installed or not all(choice.english_only for choice in installed):
+        installed = [choice.file for choice in store.list_whisper_choices(options) if choice.path]
+        if not installed or not all(model.english_only for model in installed):
             return line
         if not options.offline:
             return (

@@ -291,10 +291,10 @@ def list_choices(desk: AppState) -> dict[str, Any]:
     choices = [] if options.whisper == "none" else store.list_whisper_choices(options)
     models = [
         {
-            "name": choice.name,
-            "english": choice.english_only,
-            "here": choice.here,
-            "megabytes": choice.megabytes,
+            "name": choice.file.name,
+            "english": choice.file.english_only,
+            "here": choice.path is not None,
+            "megabytes": round(choice.file.total / 1e6),
         }
         for choice in choices
     ]
