@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
-from contextlib import ExitStack, closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,7 @@ import click
 from witness._version import install
 from witness.cli import options, signals
 from witness.errors import CancelledError, UsageError, WitnessError
-from witness.options import Device, Options
+from witness.options import Device, Options, Runtime
 from witness.progress import Reporter
 
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", re.IGNORECASE)
@@ -94,9 +94,6 @@ def serve_command(
     watch: bool,
     no_browser: bool,
     jobs: int,
-    device: str,
-    gpu: int | None,
-    threads: int | None,
     quiet: bool,
     **asked: Any,
 ) -> None:
@@ -115,6 +112,7 @@ def serve_command(
             )
     if (cert is None) != (key is None):
         raise UsageError("--cert and --key belong together; give both")
+    machine = options.take(Runtime, asked)
     choices = Options(**asked)
 
     from witness.serve import editing, roles, server
@@ -147,7 +145,7 @@ def serve_command(
     printed, shown, scanned = (secrets.token_urlsafe() for _ in range(3))  # each opens one browser, once
     listening = server.bind(host, port)
     library = Library(folder)
-    runtime = replace(pool.worker_runtime(jobs, Device(device), threads), gpu=gpu)
+    runtime = pool.worker_runtime(jobs, Device(machine.device), machine.threads)
 
     def resolve(overrides: JobOverrides) -> Settings:
         return produce.resolve_settings(overrides.apply(choices), reporter=reporter)
@@ -158,7 +156,7 @@ def serve_command(
         closing(Worker(editing.prepare)) as editor,
         closing(Worker(editing.prepare)) as finder,
         Uploads(library.folder) as uploads,
-        Queue(library.folder, resolve, runtime, jobs) as queue,
+        Queue(library.folder, resolve, replace(runtime, gpu=machine.gpu), jobs) as queue,
     ):
         desk = AppState(
             library.folder,
@@ -188,18 +186,12 @@ def serve_command(
             editor.start()
 
         try:
-            with ExitStack() as watching:
-                watching.enter_context(library.watched(reporter))
-                if watch:
-                    watching.enter_context(watch_folder(library, queue, reporter))
-                tickets = (printed, shown, scanned)
-                more = {
-                    "origins": origins,
-                    "users": people,
-                    "public": public,
-                    "encrypted": certificate is not None,
-                }
-                app = application(desk, names, tickets, **more)
+            watched = watch_folder(library, queue, reporter) if watch else nullcontext()
+            with library.watched(reporter), watched:
+                tickets, encrypted = (printed, shown, scanned), certificate is not None
+                app = application(
+                    desk, names, tickets, origins=origins, users=people, public=public, encrypted=encrypted
+                )
                 server.run(app, listening, ready, certificate)
         except (KeyboardInterrupt, SystemExit, CancelledError):
             if signals.exit_code() != signals.INTERRUPTED:
