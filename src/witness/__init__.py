@@ -39,24 +39,7 @@ _HOMES = {
     ),
 }
 
-__all__ = [
-    "CancelledError",
-    "DeviceError",
-    "Engine",
-    "InputError",
-    "ModelError",
-    "Options",
-    "Runtime",
-    "Transcript",
-    "UsageError",
-    "WitnessError",
-    "__version__",
-    "diarize",
-    "load",
-    "render",
-    "save",
-    "transcribe",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:

@@ -225,16 +225,15 @@ def _apply_to_track(
     spoken = draft.spoken[number]
     if words is None:
         turns = unite_turns([_renamed(turn, merged) for turn in spoken])
-        return _TrackResult(
-            inaudible=[Utterance(turn.start, turn.end, turn.speaker or None) for turn in turns]
-        )
+        silent = [Utterance(turn.start, turn.end, turn.speaker or None, track=number) for turn in turns]
+        return _TrackResult(inaudible=silent)
     renamed = [
         structs.replace(word, speaker=merged.get(word.speaker, word.speaker)) if word.speaker else word
         for word in words
     ]
     moved = move_words(renamed, corrections, index)
     inaudible = [
-        replace(utterance, speaker=utterance.speaker or None)
+        replace(utterance, speaker=utterance.speaker or None, track=number)
         for utterance in find_inaudible(spoken, moved, draft.not_english[number], merged)
     ]
     spelled = spell_words(mark_paragraphs(moved, corrections), corrections)
@@ -243,11 +242,7 @@ def _apply_to_track(
 
 def _utterances(results: Sequence[_TrackResult], corrections: Sequence[Correction]) -> list[Utterance]:
     """Return the utterances of all tracks, in order."""
-    inaudible = (
-        replace(utterance, track=track)
-        for track, result in enumerate(results)
-        for utterance in result.inaudible
-    )
+    inaudible = (utterance for result in results for utterance in result.inaudible)
     grouped = group_utterances(*(result.words for result in results))
     return sorted([*set_times(grouped, corrections), *inaudible], key=_times)
 
@@ -791,16 +786,7 @@ def apply_rules(
     A rule has the recognized words, in any case, and their replacement. It matches words of one speaker in a
     phrase; of the matches at the same word the longest counts, and of equally long ones the first.
     """
-    replacements: dict[tuple[str, ...], str] = {}
-    for recognized, replacement in rules:
-        replacements.setdefault(tuple(_tokens(recognized)), replacement)
-    longest = max(map(len, replacements), default=0)
-    return [
-        correction
-        for words in tracks
-        for phrase in _split(words or (), _separates_rules)
-        for correction in _apply_to_phrase(phrase, replacements, longest)
-    ]
+    return [correction for words in tracks for *_, correction in _matches(words or (), rules)]
 
 
 def find_occurrences(transcript: Transcript, recognized: str, replacement: str) -> list[Occurrence]:
@@ -813,20 +799,15 @@ def find_occurrences(transcript: Transcript, recognized: str, replacement: str) 
     occurrences = []
     for track, words in tracks.items():
         words.sort(key=lambda word: word.start)
-        numbers = {_middle(word): number for number, word in enumerate(words)}
-        for correction in apply_rules([words], [(recognized, replacement)]):
-            first, last = (
-                numbers[round(1000 * (start + end) / 2)]
-                for start, end in (correction.other[0], correction.other[-1])
-            )
+        for first, end, correction in _matches(words, [(recognized, replacement)]):
             occurrences.append(
                 Occurrence(
                     place=_middle(words[first]),
                     track=track,
                     before=_joined(words[max(0, first - CONTEXT) : first]),
-                    old=_joined(words[first : last + 1]),
+                    old=_joined(words[first:end]),
                     new=correction.text or "",
-                    after=_joined(words[last + 1 : last + 1 + CONTEXT]),
+                    after=_joined(words[end : end + CONTEXT]),
                     correction=correction,
                 )
             )
@@ -851,30 +832,33 @@ def _joined(words: Sequence[Word]) -> str:
     return "".join(word.text for word in words).strip()
 
 
-def _apply_to_phrase(
-    words: Sequence[Word], replacements: Mapping[tuple[str, ...], str], longest: int
-) -> list[Correction]:
-    corrections: list[Correction] = []
+def _matches(
+    words: Sequence[Word], rules: Sequence[tuple[str, str]]
+) -> Iterator[tuple[int, int, Correction]]:
+    """Yield the runs of words that rules replace, by the indexes of the first and after the last."""
+    replacements: dict[tuple[str, ...], str] = {}
+    for recognized, replacement in rules:
+        replacements.setdefault(tuple(_tokens(recognized)), replacement)
+    longest = max(map(len, replacements), default=0)
     first = 0
-    while first < len(words):
-        tokens: list[str] = []
-        best: tuple[int, str] | None = None
-        for last in range(first, len(words)):
-            more = _tokens(words[last].text)
-            tokens += more
-            if len(tokens) > longest:
-                break
-            if more and (replacement := replacements.get(tuple(tokens))) is not None:
-                best = last + 1, replacement
-        if best is None:
-            first += 1
-            continue
-        end, replacement = best
-        text = _with_punctuation(words[first].text.strip(), words[end - 1].text.strip(), replacement)
-        if [text] != [word.text.strip() for word in words[first:end]]:
-            corrections.append(Correction("text", (), other=word_spans(words[first:end]), text=text))
-        first = end
-    return corrections
+    for phrase in _split(words, _separates_rules):
+        stop = first + len(phrase)
+        while first < stop:
+            tokens: list[str] = []
+            end, text = first, ""
+            for last in range(first, stop):
+                more = _tokens(words[last].text)
+                tokens += more
+                if len(tokens) > longest:
+                    break
+                if more and tuple(tokens) in replacements:
+                    end, text = last + 1, replacements[tuple(tokens)]
+            if end > first:
+                text = _with_punctuation(words[first].text.strip(), words[end - 1].text.strip(), text)
+                if [text] != [word.text.strip() for word in words[first:end]]:
+                    correction = Correction("text", (), other=word_spans(words[first:end]), text=text)
+                    yield first, end, correction
+            first = max(end, first + 1)
 
 
 def _with_punctuation(first: str, last: str, replacement: str) -> str:
