@@ -21,8 +21,8 @@ class Networks:
     segmentation: SegmentationModel
     voice: AnyVoiceModel
     faint: float | None = None
-    """dB below the loud parts of a recording under which there is no speech, as in `schema.Rule`; None:
-    unused."""
+    """Level of the faintest speech, in dB below the loud parts of a recording, as in `schema.Rule`; None:
+    any."""
     fast: bool = False
     """Take windows further apart and less context around speech."""
     voice_mapper: Map | None = None
@@ -40,10 +40,10 @@ def stream(
 ) -> Track:
     """Segment a track and embed its voices.
 
-    `samples` is (samples,) float32 at 16 kHz. Embedding draws windows when it needs them, so memory never
-    holds the whole recording. The result does not depend on `mapper`. `watch` gets the seconds of
-    "segmentation" and "embedding", each from beginning to end; they overlap. `listener` gets the windows as
-    soon as they are there. Progress is that of the two stages.
+    `samples` is (samples,) float32 at 16 kHz. Embedding draws windows on demand, so memory never holds the
+    whole recording. The result does not depend on `mapper`. `watch` gets the seconds of
+    "segmentation" and "embedding", each from beginning to end; they overlap. `listener` gets each group of
+    windows at once. Progress is that of the two stages.
     """
     watch = watch or Stopwatch()
     stretches = isinstance(networks.voice, StretchModel)
