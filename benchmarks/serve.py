@@ -35,7 +35,7 @@ import numpy as np
 
 from witness.serve.library.index import Index, IndexEntry
 from witness.serve.library.library import id_of, walk
-from witness.serve.library.passages import Passage
+from witness.serve.library.search import Passage
 
 PASSAGES, WORDS, VOCABULARY, SPEAKERS = 500, 20, 60_000, 500
 TOKEN = "benchmark-of-the-desk"  # noqa: S105 - of a server that lives for a minute

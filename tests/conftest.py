@@ -248,7 +248,7 @@ def asking(desk):
     """A client of the desk."""
     from starlette.testclient import TestClient
 
-    from witness.serve.app import application
+    from witness.serve.server import application
 
     headers = {"Authorization": f"Bearer {DESK_TOKEN}"}
     with TestClient(application(desk), base_url="http://localhost:8420", headers=headers) as client:

@@ -21,12 +21,12 @@ from test_page import browser as browser
 from test_page import typed
 from witness.options import Device, Options
 from witness.serve import server
-from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
 from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
+from witness.serve.server import application
 from witness.serve.uploads import Uploads
 from witness.transcript import store
 from witness.work import pool, produce

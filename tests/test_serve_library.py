@@ -22,14 +22,15 @@ from witness.child import Child
 from witness.errors import UsageError
 from witness.schema import Correction, Review, Speaker, Transcript
 from witness.serve import worker
-from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library import index as indexes
-from witness.serve.library import reader, search
+from witness.serve.library import library as library_module
+from witness.serve.library import search
 from witness.serve.library.index import DamagedError, Index
 from witness.serve.library.library import Library, id_of, walk
-from witness.serve.library.passages import Hit, passages
 from witness.serve.library.query import parse
+from witness.serve.library.search import Hit, passages
+from witness.serve.server import application
 from witness.transcript import store
 from witness.work.manifest import Entry, Manifest
 
@@ -233,7 +234,7 @@ def test_nothing_outside_of_the_folder_is_found(library, tmp_path):
     (library.folder / "linked").symlink_to(secret.parent)
     os.mkfifo(library.folder / "pipe.json")
     library.update()
-    assert [place.path for place in walk(library.folder)] == [Path("sub/a.json")]
+    assert [file.path for file in walk(library.folder) if file.path.suffix == ".json"] == [Path("sub/a.json")]
     one = id_of(Path("sub/a.json"))
     assert library.find(one) == inside
     assert library.find(id_of(Path("../secret/s.json"))) is None
@@ -442,7 +443,7 @@ def test_files_are_read_in_a_process_of_low_priority(tmp_path):
         assert texts(library, "house") == ["house"]
         child = library._reader._child
         if hasattr(os, "getpriority"):
-            assert os.getpriority(os.PRIO_PROCESS, child.pid) >= reader.PRIORITY
+            assert os.getpriority(os.PRIO_PROCESS, child.pid) >= library_module.PRIORITY
         child.kill()  # one that ended is replaced
         save(path, talk(("SPEAKER_00", " another house")))
         library.changed()
@@ -533,7 +534,7 @@ def test_a_recording_without_words_because_it_is_not_english_says_so(library):
     save(library.folder / "en.json")
     library.update()
     why = {one.name: one.why for one in library.recordings()[0]}
-    assert why == {"de": reader.NOT_ENGLISH, "en": None}
+    assert why == {"de": library_module.NOT_ENGLISH, "en": None}
 
 
 def test_letters_are_found_as_most_keyboards_write_them(library):

@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 from test_notes import CALL, note
 from test_serve_library import save
 from witness.options import Options
-from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
+from witness.serve.server import application
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105 - guards nothing
 

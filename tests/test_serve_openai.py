@@ -42,8 +42,8 @@ from test_serve_queue import wait_for
 from witness.errors import UsageError, WitnessError
 from witness.options import Options, Runtime
 from witness.serve import editing, errors, uploads
-from witness.serve.openai import answers, schema
 from witness.serve.openai import routes as openai_routes
+from witness.serve.openai import schema
 from witness.serve.queue import Queue
 from witness.serve.routes import recordings
 from witness.serve.uploads import Uploads
@@ -246,7 +246,7 @@ def test_translations_are_what_openai_publishes(server, settings):
     folder = server.folder
     for form in ("openai", "whisperx"):
         (folder / form).write_text(json.dumps(WRITTEN[form]))
-    body = answers.body(wish, [folder / "openai", folder / "whisperx"], lambda _: [1])
+    body = openai_routes.answer_body(wish, [folder / "openai", folder / "whisperx"], lambda _: [1])
     assert TranslationVerbose.model_validate_json(body, strict=True).language == "english"
     for form in ("openai", "whisperx"):
         (folder / form).unlink()

@@ -331,20 +331,19 @@ def test_a_transcript_that_a_person_corrected_is_not_replaced(tmp_path, hands):
 
 
 @pytest.mark.usefixtures("hands")
-def test_a_listener_that_does_not_listen_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(queues, "MOST_UNREAD", 3)
+def test_too_many_listeners_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(queues, "MOST_LISTENERS", 2)
     with desk(tmp_path, lambda _: SETTINGS) as queue:
-        deaf, awake = queue.board.listen(lambda: None), queue.board.listen(lambda: None)
+        late, awake = queue.board.listen(lambda: None), queue.board.listen(lambda: None)
         with pytest.raises(BusyError, match="too many windows"):
             queue.board.listen(lambda: None)
         for name in "abcd":
             added(queue, given(tmp_path), f"{name}.wav")
             assert f"{name}.wav" in [one.name for one in awake.take()]
-        assert deaf.take() is None
-        assert awake.take() is not None
+        assert [one.name for one in late.take()][-1] == "d.wav"
         queue.board.forget(awake)
         queue.board.listen(lambda: None)
+    assert late.take() is None
 
 
 def test_too_many_that_wait_are_refused(tmp_path, hands, monkeypatch):

@@ -22,11 +22,11 @@ from test_serve_queue import SETTINGS, Hands, wait_for
 from witness.errors import WitnessError
 from witness.serve import errors, uploads
 from witness.serve import queue as queues
-from witness.serve.app import application
 from witness.serve.app_state import AppState, Quotas
 from witness.serve.library.library import Library
 from witness.serve.queue import Queue
 from witness.serve.routes import recordings
+from witness.serve.server import application
 from witness.serve.uploads import Uploads, clean
 
 
@@ -175,10 +175,10 @@ def test_a_full_disk_is_said_and_leaves_nothing(desk, monkeypatch):
     assert (answer.status_code, answer.json()["error"]["type"]) == (507, "server_error")
     usage.free = 1 << 40
 
-    def full(_):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(uploads._Parts, "flush", full)
+    monkeypatch.setattr(uploads._Parts, "_take", full)
     answer = send(desk, ("a.wav", b"x" * 1000))
     assert (answer.status_code, "disk is full" in answer.text) == (507, True)
     assert left(desk) == []

@@ -15,13 +15,13 @@ from test_serve_queue import SETTINGS, Hands
 from witness.errors import InputError
 from witness.serve import editing, roles
 from witness.serve import queue as queues
-from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
 from witness.serve.queue import Queue
 from witness.serve.roles import Role, User
 from witness.serve.routes import transcripts
+from witness.serve.server import application
 from witness.serve.uploads import Uploads
 from witness.serve.worker import Worker
 from witness.storage import files

@@ -25,11 +25,11 @@ from starlette.types import Message
 from test_serve_library import save
 from witness.errors import UsageError, WitnessError
 from witness.serve import server
-from witness.serve.app import application
 from witness.serve.app_state import AppState, Quotas
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
 from witness.serve.routes import home
+from witness.serve.server import application
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server that lives
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -13,11 +13,11 @@ from test_page import Scripts
 from witness.formats import html, writers
 from witness.formats.registry import Format
 from witness.schema import Sound
-from witness.serve.app import application
 from witness.serve.app_state import AppState
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library, id_of
 from witness.serve.routes.transcripts import FIRST
+from witness.serve.server import application
 from witness.transcript import store
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server

@@ -108,10 +108,10 @@ def desk(folder: Path, cache: Path, engine: Any) -> int:
     from starlette.testclient import TestClient
 
     from witness.serve import queue
-    from witness.serve.app import application
     from witness.serve.app_state import AppState
     from witness.serve.library.index import Index
     from witness.serve.library.library import Library
+    from witness.serve.server import application
     from witness.work import produce, worker
 
     queue.Pool, worker._engine = Hands, lambda _: engine  # type: ignore[assignment,misc]

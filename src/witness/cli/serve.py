@@ -116,10 +116,10 @@ def serve_command(
     choices = Options(**asked)
 
     from witness.serve import editing, roles, server
-    from witness.serve.app import application
     from witness.serve.app_state import AppState
     from witness.serve.library.library import Library
     from witness.serve.queue import Queue, watch_folder
+    from witness.serve.server import application
     from witness.serve.uploads import Uploads
     from witness.serve.worker import Worker
     from witness.work import pool, produce

@@ -146,14 +146,14 @@ def unfinished(folder: Path) -> list[Take]:
 
 def _read(folder: Path, id_: str) -> Take:
     """Read a take of a desk. Raises InputError."""
-    place = folder / PLACE / id_
+    take = folder / PLACE / id_
     try:
         if not OURS.fullmatch(id_):
             raise FileNotFoundError
-        for path in (place / "name", place / "sound"):
+        for path in (take / "name", take / "sound"):
             files.refuse_link(path, folder)
-        name = files.read(place / "name").decode()
-        status = (place / "sound").stat()
+        name = files.read(take / "name").decode()
+        status = (take / "sound").stat()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("there is no such recording anymore") from error
     return Take(id_, name, status.st_size, status.st_mtime)

@@ -88,7 +88,7 @@ def _other_language(transcript: Transcript) -> str | None:
 
 
 def saved_steps(path: Path) -> dict[str, Any]:
-    """Return the steps that a page can undo and rebuild."""
+    """Return the steps that a page can undo and redo."""
     shown = edits.show(path)
     return {
         "version": shown.version,

@@ -78,7 +78,7 @@ def path_of(request: Request) -> Path:
 
 
 def existing(desk: AppState, id_: str) -> Path:
-    """Return the JSON of the transcript with an id. Raises HTTPException if there is none."""
+    """Return the JSON of the transcript with an id. Raises HTTPException for an unknown id."""
     path = desk.library.find(id_)
     if path is None:
         raise HTTPException(404, GONE)

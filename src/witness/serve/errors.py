@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PATH = re.compile(r"(?<![\w./:@-])/(?!v1/)(?:[\w.@+-]+/)+([\w.@+-]+)")
 """An absolute path, and its last part; no address of the web."""
-PUBLIC = "/v1/"
-"""Prefix of the addresses for programs on other machines."""
+PROGRAMS = "/v1/"
+"""Prefix of the addresses for programs, also on other machines."""
 TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -84,21 +84,17 @@ def public(message: str, desk: AppState) -> str:
     return PATH.sub(r"\1", message)
 
 
-def refuse(request: Request, raised: Exception) -> Response:
-    """Answer to an HTTPException."""
-    assert isinstance(raised, HTTPException)  # noqa: S101 - for mypy; Starlette calls it for no other
-    headers = raised.headers
-    if raised.status_code == 405:  # Starlette names the methods of the first route alone
-        matching = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
-        headers = {"Allow": ", ".join(sorted(set[str]().union(*(route.methods for route in matching))))}
-    return _answer(request, raised.status_code, raised.detail, headers)
-
-
-def fail(request: Request, raised: Exception) -> Response:
-    """Answer to another error, whose message names the cure."""
-    status, retry = next((code, wait) for name, code, wait in STATUSES if isinstance(raised, name))
-    more: dict[str, str | None] = {}
-    message = str(raised)
+def answer(request: Request, raised: Exception) -> Response:
+    """Answer to an error, whose message names the cure."""
+    message, headers, more = str(raised), None, dict[str, str | None]()
+    if isinstance(raised, HTTPException):
+        status, message, headers = raised.status_code, raised.detail, raised.headers
+        if status == 405:  # Starlette names the methods of the first route alone
+            routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+            headers = {"Allow": ", ".join(sorted(set[str]().union(*(route.methods for route in routes))))}
+    else:
+        status, retry = next((code, wait) for name, code, wait in STATUSES if isinstance(raised, name))
+        headers = {"Retry-After": str(retry)} if retry else None
     if isinstance(raised, FieldError):
         status = 404 if raised.code == "model_not_found" else status
         more = {"param": raised.param, "code": raised.code}
@@ -106,22 +102,10 @@ def fail(request: Request, raised: Exception) -> Response:
         more = {"version": raised.version}  # for clients that put their change on top of it
     elif isinstance(raised, sqlite3.Error):
         message = f"the index cannot be used ({message}); try again"
-    elif isinstance(raised, DamagedError):
-        message = f"{message}; try again in a while"
-    return _answer(request, status, message, {"Retry-After": str(retry)} if retry else None, more)
-
-
-def _answer(
-    request: Request,
-    status: int,
-    message: str,
-    headers: Mapping[str, str] | None,
-    more: Mapping[str, str | None] = {},
-) -> Response:
-    if request.url.path.startswith(PUBLIC):
+    if request.url.path.startswith(PROGRAMS):
         message = public(message, request.app.state.desk)
     return error(status, message, headers, request.headers.get("accept", ""), more)
 
 
-HANDLERS = {HTTPException: refuse, WitnessError: fail, sqlite3.OperationalError: fail}
+HANDLERS = dict.fromkeys((HTTPException, WitnessError, sqlite3.OperationalError), answer)
 """For Starlette."""

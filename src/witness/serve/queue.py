@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -49,8 +49,6 @@ SCAN = 5.0
 complete."""
 MOST_ENDED = 200
 """Recordings done, failed or canceled that the board keeps."""
-MOST_UNREAD = 2400
-"""Recordings whose status a listener may not have taken yet; twice as many as the board has at most."""
 MOST_LISTENERS = 200
 LATEST = 3
 """Segments of the text so far that a row has."""
@@ -94,14 +92,17 @@ class JobStatus:
     def row(self) -> dict[str, Any]:
         """Return it as JSON."""
         latest = self.said[-LATEST:]
+        left, after = (
+            None if time is None else round(time) for time in (self.seconds_left, self.seconds_after)
+        )
         return {
             "id": self.id,
             "name": self.name,
             "state": self.state,
             "stage": self.stage,
             "share": round(self.share, 3),
-            "seconds_left": _rounded(self.seconds_left),
-            "seconds_after": _rounded(self.seconds_after),
+            "seconds_left": left,
+            "seconds_after": after,
             "why": self.why,
             "said": [{"speaker": segment["speaker"], "text": segment["text"]} for segment in latest],
             "transcript": self.id if self.state == "done" else None,
@@ -114,29 +115,22 @@ class Listener:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._lock = threading.Lock()
-        self._unread: dict[str, JobStatus] = {}
-        self._dropped = False
+        self._unread: dict[str, JobStatus] | None = {}
 
-    def put(self, status: JobStatus) -> bool:
-        """Keep a status for `take`. Return False if too many were kept; this listener gets no more."""
+    def put(self, status: JobStatus | None) -> None:
+        """Keep a status for `take`; None: there will be no more."""
         with self._lock:
-            self._unread.pop(status.id, None)  # it goes to the end
-            self._unread[status.id] = status
-            self._dropped = self._dropped or len(self._unread) > MOST_UNREAD
-            dropped = self._dropped
-        self._wake()
-        return not dropped
-
-    def drop(self) -> None:
-        """Put nothing more."""
-        with self._lock:
-            self._dropped = True
+            if status is None or self._unread is None:
+                self._unread = None
+            else:
+                self._unread.pop(status.id, None)  # it goes to the end
+                self._unread[status.id] = status
         self._wake()
 
     def take(self) -> list[JobStatus] | None:
         """Return the unread statuses, the oldest first; None: there will be no more."""
         with self._lock:
-            if self._dropped:
+            if self._unread is None:
                 return None
             unread, self._unread = list(self._unread.values()), {}
         return unread
@@ -178,7 +172,8 @@ class StatusBoard:
             if self._statuses.get(status.id) == status:
                 return
             self._statuses[status.id] = status
-            self._listeners = [listener for listener in self._listeners if listener.put(status)]
+            for listener in self._listeners:
+                listener.put(status)
             ended = [other.id for other in self._statuses.values() if other.state not in OPEN]
             for old in ended[: max(0, len(ended) - MOST_ENDED)]:
                 del self._statuses[old]
@@ -212,7 +207,7 @@ class StatusBoard:
             self._closed = True
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
-            listener.drop()
+            listener.put(None)
 
 
 # --- models ---
@@ -237,7 +232,8 @@ class ResolvedModels:
             if future is None or (future.done() and future.exception() is not None):
                 future = self._futures[overrides] = Future()
                 future.set_running_or_notify_cancel()  # so that no client can cancel it
-                threading.Thread(target=self._run, args=(overrides, future), daemon=True).start()
+                resolve = partial(self._resolve, overrides)
+                threading.Thread(target=_fulfill, args=(future, resolve), daemon=True).start()
             return future
 
     def ready(self, overrides: JobOverrides = JobOverrides()) -> Settings | None:
@@ -246,12 +242,6 @@ class ResolvedModels:
             future = self._futures.get(overrides.for_models)
         done = future is not None and future.done() and future.exception() is None
         return future.result() if future is not None and done else None
-
-    def _run(self, overrides: JobOverrides, future: Future[Settings]) -> None:
-        try:
-            future.set_result(self._resolve(overrides))
-        except BaseException as error:
-            future.set_exception(error)
 
 
 # --- the queue ---
@@ -263,17 +253,17 @@ def _in_thread(method: Callable[Concatenate[Queue, P], T]) -> Callable[Concatena
     @wraps(method)
     def call(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> T:
         future: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(method(self, *args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        self.call(run)
+        self.call(partial(_fulfill, future, partial(method, self, *args, **kwargs)))
         return future.result()
 
     return call
+
+
+def _fulfill(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 class Queue(Observer):
@@ -647,10 +637,6 @@ def _move(scratch: Path, path: Path) -> None:
         scratch.rename(path)
     else:
         scratch.unlink()
-
-
-def _rounded(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds)
 
 
 # --- a watched folder ---

@@ -22,7 +22,8 @@ import re
 import secrets
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -58,8 +59,6 @@ LARGE = ("/api/recordings", "/v1/audio/transcriptions", "/v1/audio/translations"
 """Addresses that take recordings."""
 HEALTH = "/health"
 """Address that tells everyone that the server works, and nothing else."""
-PROGRAMS = "/v1/"
-"""Prefix of the interface for programs."""
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "*, Authorization",
@@ -114,34 +113,40 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = _with_headers(send, {**HEADERS, **self._guest_headers(scope)})
-        if (answer := self._refuse(scope)) is not None:
-            await self._answer_and_close(answer, scope, receive, send)
-            return
-        body = _Body(receive, self.limits, scope["path"] in LARGE)
+        added = {**HEADERS, **self._guest_headers(scope)}
         begun = False
 
         async def sending(message: Message) -> None:
             nonlocal begun
             begun = True
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in added.items():
+                    headers.setdefault(name, value)
             await send(message)
 
+        if (answer := self._refuse(scope)) is not None:
+            await self._answer_and_close(answer, scope, receive, sending)
+            return
+        receiving = _limited(receive, self.limits, self._largest(scope))
         try:
             if scope["path"] == UNLOCK and scope["method"] == "POST":
-                await (await self._unlock(scope, body.receive))(scope, receive, sending)
+                await (await self._unlock(scope, receiving))(scope, receive, sending)
             else:
-                await self.app(scope, body.receive, sending)
+                await self.app(scope, receiving, sending)
         except _RefusedError as refusal:
             if begun:
                 raise
-            await self._answer_and_close(errors.error(refusal.status, refusal.message), scope, receive, send)
+            await self._answer_and_close(
+                errors.error(refusal.status, refusal.message), scope, receive, sending
+            )
         except ClientDisconnect:
             pass
         except Exception as raised:
             print(f"witness: {_where(raised)}", file=sys.stderr)  # noqa: T201
             if not begun:
                 message = "this is a bug, please report it with what witness serve printed"
-                await self._answer_and_close(errors.error(500, message), scope, receive, send)
+                await self._answer_and_close(errors.error(500, message), scope, receive, sending)
 
     def _refuse(self, scope: Scope) -> Response | None:
         """Return a refusal, or a cookie for a ticket; None: let the request pass."""
@@ -158,8 +163,8 @@ class Guard:
         if scope["path"] == HEALTH and scope["method"] in ("GET", "HEAD"):
             return JSONResponse({"status": "ok"})
         length = headers.get("content-length", "0")
-        largest = self.limits.upload if scope["path"] in LARGE else self.limits.body
-        cookie = None if guest else f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
+        largest = self._largest(scope)
+        cookie = None if guest else _cookie(scope)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tickets = [value for name, value in query if name == "ticket"]
         if cookie and tickets and scope["method"] == "GET" and self._use_ticket(tickets[0]):
@@ -180,10 +185,13 @@ class Guard:
             return errors.error(413, _too_large(largest))
         return None
 
+    def _largest(self, scope: Scope) -> int:
+        return self.limits.upload if scope["path"] in LARGE else self.limits.body
+
     def _guest_headers(self, scope: Scope) -> dict[str, str]:
         """Return headers that let a page of an accepted origin read the answer; empty: another origin."""
         origin, path = Headers(scope=scope).get("origin", ""), scope["path"]
-        if origin.lower() not in self._origins or not (path.startswith(PROGRAMS) or path == HEALTH):
+        if origin.lower() not in self._origins or not (path.startswith(errors.PROGRAMS) or path == HEALTH):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,
@@ -200,18 +208,16 @@ class Guard:
             return False
         if name in self._names:
             return True
-        try:
+        with suppress(ValueError):
             ipaddress.ip_address(name)  # an address cannot be made to lead here
-        except ValueError:
-            return False
-        return True
+            return True
+        return False
 
     def _use_ticket(self, text: str) -> bool:
         """Tell whether it is a ticket, and use that up."""
-        ticket = next((ticket for ticket in self._tickets if _same(text, ticket)), None)
-        if ticket is not None:
-            self._tickets.remove(ticket)
-        return ticket is not None
+        count = len(self._tickets)
+        self._tickets = [ticket for ticket in self._tickets if not _same(text, ticket)]
+        return len(self._tickets) < count
 
     def _welcome(self, user: User, address: str, cookie: str) -> Response:
         """Return a new cookie and an address to go to."""
@@ -237,7 +243,7 @@ class Guard:
         page = fields.get("place", "")
         if user is None:
             return _ask_for_token(403, page)
-        return self._welcome(user, _page(page), f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}")
+        return self._welcome(user, _page(page), _cookie(scope))
 
     def _owner_of(self, token: str) -> User | None:
         return next((user for user in self._users if _same(token, user.token)), None)
@@ -281,6 +287,10 @@ _LONGEST_FORM = 1 << 14
 """Bytes of a form with a token."""
 
 
+def _cookie(scope: Scope) -> str:
+    return f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
+
+
 def _page(path: str) -> str:
     """Return the path if it is that of a page, or else of the first one."""
     return path if PAGES.fullmatch(path) else "/"
@@ -302,34 +312,31 @@ class _RefusedError(Exception):
         self.status, self.message = status, message
 
 
-class _Body:
-    """The body of a request, up to a size and not below a speed."""
+def _limited(receive: Receive, limits: Quotas, largest: int) -> Receive:
+    """Wrap `receive`; raises _RefusedError for a body above a size, or below a speed."""
+    size = 0
+    begun: float | None = None
+    whole = False
 
-    def __init__(self, receive: Receive, limits: Quotas, large: bool) -> None:
-        self._receive, self._limits = receive, limits
-        self._largest = limits.upload if large else limits.body
-        self._read = 0
-        self._begun: float | None = None
-        self._whole = False
-
-    async def receive(self) -> Message:
-        """Return the next message. Raises _RefusedError."""
-        if self._whole:  # Starlette waits for the end of the connection
-            return await self._receive()
+    async def receiving() -> Message:
+        nonlocal size, begun, whole
+        if whole:  # Starlette waits for the end of the connection
+            return await receive()
         now = asyncio.get_running_loop().time()
-        if self._begun is None:  # the handler may begin to read late
-            self._begun = now
-        patience = self._limits.patience
-        late = self._begun + patience + self._read / self._limits.slowest - now
+        if begun is None:  # the handler may begin to read late
+            begun = now
+        late = begun + limits.patience + size / limits.slowest - now
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, min(patience, late)))
+            message = await asyncio.wait_for(receive(), max(0.0, min(limits.patience, late)))
         except asyncio.TimeoutError:
             raise _RefusedError(408, "the request takes too long; send it again") from None
-        self._read += len(message.get("body", b""))
-        if self._read > self._largest:
-            raise _RefusedError(413, _too_large(self._largest))
-        self._whole = not message.get("more_body", False)
+        size += len(message.get("body", b""))
+        if size > largest:
+            raise _RefusedError(413, _too_large(largest))
+        whole = not message.get("more_body", False)
         return message
+
+    return receiving
 
 
 def _too_large(largest: int) -> str:
@@ -339,19 +346,6 @@ def _too_large(largest: int) -> str:
 def _same(text: str, secret: str) -> bool:
     """Compare in a time that does not depend on the difference."""
     return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), secret.encode())
-
-
-def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
-    """Add headers that an answer does not have."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in added.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return sending
 
 
 def _where(raised: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The server: a socket, uvicorn in a thread, the browser."""
+"""The server: all routes behind the guard, a socket, uvicorn in a thread, the browser."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ import errno
 import io
 import ipaddress
 import logging
-import math
 import os
 import socket
 import ssl
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from witness.errors import InputError, UsageError, WitnessError
+from witness.serve import browser_recordings, errors
+from witness.serve.app_state import AppState
+from witness.serve.openai import routes as openai
+from witness.serve.routes import home, library, recordings, transcripts
+from witness.serve.security import Access, Guard
 
 PORT = 8420
 """The usual port."""
@@ -33,6 +41,21 @@ PATIENCE = 30.0
 """Seconds for the head of a request to arrive."""
 GRACE = 0.3
 """Seconds for the last answers when the server ends."""
+PARTS = (home, library, transcripts, recordings, browser_recordings, openai)
+
+
+def application(
+    desk: AppState, names: Sequence[str] = (), tickets: Sequence[str] = (), **more: Any
+) -> Starlette:
+    """Return the desk as an ASGI application; `names`, `tickets` and the rest are fields of `Access`."""
+    access = Access(names=names, tickets=tickets, **more)
+    app = Starlette(
+        routes=[route for part in PARTS for route in part.routes()],
+        middleware=[Middleware(Guard, token=desk.token, limits=desk.limits, access=access)],
+        exception_handlers=errors.HANDLERS,
+    )
+    app.state.desk = desk
+    return app
 
 
 def bind(host: str, port: int | None) -> socket.socket:
@@ -188,7 +211,7 @@ def run(
 @contextmanager
 def terse() -> Iterator[None]:
     """Keep the libraries' logs from stderr, but for one line about too many connections."""
-    handler = _ConnectionLimit()
+    handler = _ConnectionLimit(logging.ERROR)
     loggers = [logging.getLogger(name) for name in ("asyncio", "python_multipart")]
     for logger in loggers:
         logger.addHandler(handler)
@@ -202,22 +225,17 @@ def terse() -> Iterator[None]:
 
 
 class _ConnectionLimit(logging.Handler):
-    OFTEN = 60.0
-    """Least seconds between two lines."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self._said = -math.inf
-
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line about too many open files and connections."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, OSError) or error.errno not in _LIMITS:
-            return
-        if record.created - self._said > self.OFTEN:
-            self._said = record.created
-            why = f"no more connections can be answered for now ({error.strerror})"
-            print(f"witness: {why}; fix: close pages, or raise the limit (ulimit -n)", file=sys.stderr)  # noqa: T201
+        if isinstance(error, OSError) and error.errno in _LIMITS:
+            _report_limit(error.strerror)
+
+
+@cache
+def _report_limit(why: str) -> None:
+    why = f"no more connections can be answered for now ({why})"
+    print(f"witness: {why}; fix: close pages, or raise the limit (ulimit -n)", file=sys.stderr)  # noqa: T201
 
 
 _LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}

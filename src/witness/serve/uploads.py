@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
@@ -30,6 +30,7 @@ from witness.audio import source
 from witness.audio.source import ENDINGS
 from witness.errors import WitnessError, writing
 from witness.serve.app_state import discard
+from witness.serve.library.library import is_recording
 from witness.storage import files, transaction
 from witness.text import one_line
 from witness.work.produce import FULL
@@ -44,8 +45,6 @@ MOST_PARTS = 200
 """Parts of one request, recordings or not."""
 MOST_TEXT = 8 << 20
 """Bytes of text in one request; samples of known speakers are texts."""
-MOST_HEAD = 1 << 13
-"""Bytes of the headers of one part."""
 AT_ONCE = 16
 """Requests that may send recordings at the same time; others wait."""
 MOST_WAITING = 100
@@ -53,7 +52,7 @@ MOST_WAITING = 100
 ROOM = 64 << 20
 """Bytes of the disk that uploads leave free."""
 PIECE = 1 << 20
-"""Bytes of one write."""
+"""Bytes that are parsed and written at a time."""
 OURS = re.compile(r"[0-9a-f]{16}")
 """Names of the folders of requests."""
 LONGEST = 120
@@ -164,15 +163,16 @@ _FULL = "the disk is full; free disk space, then send it again"
 async def _receive(request: Request, boundary: bytes, form: Form) -> None:
     """Write a request into the folder of `form`. Raises HTTPException, OSError."""
     parts = _Parts(form)
-    more = True
+    more, unread = True, bytearray()
     try:
         parser = MultipartParser(boundary, parts.callbacks())
         while more:
             message = await request.receive()
             more = message.get("more_body", False)  # not in the one that the client has left
-            parser.write(message.get("body", b""))
-            if parts.size >= PIECE:
-                await run_in_threadpool(parts.flush)
+            unread += message.get("body", b"")
+            if len(unread) >= PIECE or not more:
+                await run_in_threadpool(parser.write, bytes(unread))
+                unread.clear()
         parser.finalize()
     except (HTTPException, FormParserError, OSError) as error:
         if more:
@@ -180,29 +180,22 @@ async def _receive(request: Request, boundary: bytes, form: Form) -> None:
         if isinstance(error, FormParserError):
             raise HTTPException(400, "the request is not valid multipart/form-data") from None
         raise
+    finally:
+        if parts.file is not None:
+            parts.file.close()
     if not parts.whole:
         raise HTTPException(400, "the request ended early; send it again")
-    await run_in_threadpool(parts.flush)
-    await run_in_threadpool(_sync, form)
-
-
-def _sync(form: Form) -> None:
-    """Flush the recordings to the disk."""
-    for upload in form.uploads:
-        with upload.path.open("rb+") as file:  # Windows does not sync a file for reading
-            os.fsync(file.fileno())
 
 
 class _Parts:
     """Callbacks of the parser: headers, then pieces of a text or of a recording."""
 
     def __init__(self, form: Form) -> None:
-        self.size = 0
-        """Bytes to be written."""
         self.whole = False
         """The parser has seen the end of the form."""
+        self.file: BinaryIO | None = None
+        """File of the current recording."""
         self._form = form
-        self._waiting: list[tuple[Path, bytes]] = []
         self._count = self._text = 0
         self._begin()
 
@@ -218,35 +211,19 @@ class _Parts:
             "on_end": self._finish,
         }
 
-    def flush(self) -> None:
-        """Write the waiting bytes. Raises OSError."""
-        for path, piece in self._waiting:
-            with path.open("ab") as file:
-                file.write(piece)
-        self._waiting, self.size = [], 0
-
     def _begin(self) -> None:
         self._header, self._content = b"", b""
         self._headers: dict[bytes, bytes] = {}
         self._field_name = ""
-        self._upload: Upload | None = None
         self._name: str | None = None
         """File name of a recording; None: a text."""
-        self._first = b""
-        self._head = 0
+        self.file = None
 
     def _field(self, data: bytes, start: int, end: int) -> None:
         self._header += data[start:end]
-        self._count_head(end - start)
 
     def _value(self, data: bytes, start: int, end: int) -> None:
         self._content += data[start:end]
-        self._count_head(end - start)
-
-    def _count_head(self, size: int) -> None:
-        self._head += size
-        if self._head > MOST_HEAD:
-            raise HTTPException(400, "the headers of a part are too long")
 
     def _end_header(self) -> None:
         self._headers[self._header.lower()] = self._content
@@ -270,25 +247,24 @@ class _Parts:
             return
         if len(self._form.uploads) >= MOST_FILES:
             raise HTTPException(413, f"more than {MOST_FILES} recordings in one request; send fewer")
-        if has_ending(self._name):
+        if is_recording(self._name):
             self._keep(self._name)
 
     def _keep(self, sent: str) -> None:
         """Begin a recording, whose name has an ending. Raises HTTPException."""
         name = clean(sent)
         path = self._form.folder / f"{len(self._form.uploads)}{Path(name).suffix}"
-        self._upload = Upload(self._field_name, name, path)
-        self._form.uploads.append(self._upload)
-        self._waiting.append((path, b""))
+        self._form.uploads.append(Upload(self._field_name, name, path))
+        self.file = path.open("wb")
+        self.file.write(self._content)
 
     def _take(self, data: bytes, start: int, end: int) -> None:
-        if self._upload is not None:
-            self._waiting.append((self._upload.path, data[start:end]))
-            self.size += end - start
+        if self.file is not None:
+            self.file.write(memoryview(data)[start:end])
             return
+        self._content += data[start:end]
         if self._name is not None:
-            self._first += data[start:end]
-            if len(self._first) >= source.NEEDED:
+            if len(self._content) >= source.NEEDED:
                 self._probe(self._name)
             return
         self._text += end - start
@@ -296,32 +272,27 @@ class _Parts:
             raise HTTPException(
                 413, f"more than {MOST_TEXT >> 10} KiB of text beside the recording; send less"
             )
-        self._content += data[start:end]
 
     def _probe(self, name: str) -> None:
         """Begin a recording without a telling name (`audio`, `blob`), by its first bytes."""
-        ending = source.guess_ending(self._first)
+        ending = source.guess_ending(self._content)
         self._keep(name if ending is None else f"{name.strip('.')}.{ending}")
-        assert self._upload is not None  # noqa: S101 - for mypy
-        self._waiting.append((self._upload.path, self._first))
-        self.size += len(self._first)
 
     def _end(self) -> None:
-        if self._upload is None and self._name is not None:
+        if self.file is None and self._name is not None:
             self._probe(self._name)
-        if self._upload is None:
-            try:
-                self._form.fields.append((self._field_name, self._content.decode()))
-            except UnicodeDecodeError:
-                raise HTTPException(400, "a field is not UTF-8") from None
+        if self.file is not None:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+            return
+        try:
+            self._form.fields.append((self._field_name, self._content.decode()))
+        except UnicodeDecodeError:
+            raise HTTPException(400, "a field is not UTF-8") from None
 
     def _finish(self) -> None:
         self.whole = True
-
-
-def has_ending(name: str) -> bool:
-    """Tell whether a name has the ending of a recording."""
-    return os.path.splitext(name)[1][1:].lower() in ENDINGS  # noqa: PTH122 - no path of this machine
 
 
 def clean(sent: str) -> str:

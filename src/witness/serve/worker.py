@@ -68,7 +68,7 @@ class Worker:
         return self._child
 
     def close(self) -> None:
-        """End the process, and what it is doing."""
+        """End the process, also in the middle of a call."""
         self._closed = True
         if (child := self._child) is not None:
             child.kill()

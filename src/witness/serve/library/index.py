@@ -15,7 +15,7 @@ import secrets
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,8 @@ import msgspec
 
 from witness.errors import InputError, WitnessError
 from witness.serve.library import search
-from witness.serve.library.passages import Passage
 from witness.serve.library.query import MOST_TERMS, folded, parse
-from witness.serve.library.search import MOST, Found, rows_of
+from witness.serve.library.search import MOST, Found, Passage, rows_of
 from witness.storage import cache, files
 
 VERSION = 6
@@ -86,9 +85,6 @@ class IndexEntry:
 class DamagedError(WitnessError):
     """The index is damaged; it was removed, and is being built again."""
 
-    def __init__(self) -> None:
-        super().__init__("the index of words was damaged and is being made again")
-
 
 class Index:
     """The database of a folder."""
@@ -97,7 +93,6 @@ class Index:
         """Make the folder of `path` for this user alone: it holds what people said. Raises OSError."""
         self.path = path
         self._entries: tuple[object, Sequence[IndexEntry]] = (None, ())
-        self._names: tuple[object, Mapping[str, str]] = (None, {})
         self._make_folder()
 
     @classmethod
@@ -125,15 +120,6 @@ class Index:
         if all(time.time_ns() - changed > TICK for _, changed, _ in now):
             self._entries = now, entries
         return entries
-
-    def names(self) -> Mapping[str, str]:
-        """Return the names of all speakers, each with its form without cases and spaces."""
-        entries = self.entries()
-        before, names = self._names
-        if before is not entries:
-            names = {name: _plain(name) for entry in entries for name in entry.speakers}
-            self._names = entries, names
-        return names
 
     def _state(self) -> tuple[tuple[int, int, int], ...]:
         """Return inode, time and size of the database and of its write-ahead log."""
@@ -214,13 +200,13 @@ class Index:
 
     def _matching_names(self, speaker: str) -> list[str]:
         """Return the name if a speaker has it, or else the names that contain it; or just the name."""
-        plain, names = _plain(speaker), self.names()
-        if plain in names.values():
+        names = {name for entry in self.entries() for name in entry.speakers}
+        if _plain(speaker) in map(_plain, names):
             return [speaker]
         parts = {" ".join(words) for words in folded(speaker)}
         matches = [
             name
-            for name in names
+            for name in sorted(names)
             if any(part and part in " ".join(words) for part in parts for words in folded(name))
         ]
         return matches[:MOST_TERMS] or [speaker]
@@ -242,7 +228,8 @@ class Index:
             if type(error) is not sqlite3.DatabaseError:
                 raise
             self.remove()
-            raise DamagedError from error
+            message = "the index of words was damaged and is being made again; try again in a while"
+            raise DamagedError(message) from error
 
     def _make_folder(self) -> None:
         self.path.parent.mkdir(0o700, parents=True, exist_ok=True)

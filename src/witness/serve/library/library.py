@@ -19,16 +19,20 @@ from datetime import time as clock
 from pathlib import Path
 from typing import Any
 
+from witness.audio import decode
 from witness.audio.source import ENDINGS
-from witness.errors import OutputError, UsageError, WitnessError
+from witness.errors import InputError, OutputError, UsageError, WitnessError
+from witness.formats import reading
 from witness.formats.output_paths import names
 from witness.progress import SILENT, Reporter
-from witness.serve.library import reader
+from witness.schema import Transcript
 from witness.serve.library.index import DamagedError, Index, IndexEntry, ListedNote
 from witness.serve.library.query import Query, folded, parse, plain
+from witness.serve.library.search import passages, speaker_names
 from witness.serve.worker import EndedError, Worker
 from witness.storage import transaction
 from witness.text import printable
+from witness.transcript import store
 from witness.work.folder import MANIFEST
 from witness.work.manifest import Manifest
 
@@ -40,6 +44,9 @@ MOST_CHOICES = 1000
 """Folders, tags or speakers to choose from."""
 STATES = ("working", "waiting", "failed", "canceled", "new", "in progress", "checked")
 """States of recordings; those that need attention first."""
+PRIORITY = 10
+"""Added to the server's niceness for the process."""
+NOT_ENGLISH = "not English, the only language that its model knows; transcribe it with another one"
 
 
 @dataclass(frozen=True)
@@ -93,21 +100,15 @@ def id_of(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path.as_posix())).hexdigest()[:16]
 
 
-def is_json(name: str) -> bool:
-    return name.endswith(".json")
-
-
 def is_recording(name: str) -> bool:
-    """Tell whether `witness batch` would take a file from a folder."""
-    return name.rpartition(".")[2].lower() in ENDINGS
+    """Tell whether a name has the ending of a recording."""
+    return os.path.splitext(name)[1][1:].lower() in ENDINGS  # noqa: PTH122 - perhaps of another machine
 
 
-def walk(
-    folder: Path, accepts: Callable[[str], bool] = is_json, *, tidy: bool = False
-) -> Iterator[ListedFile]:
-    """Yield the regular files below a folder with accepted names; not hidden ones, nor behind links.
+def walk(folder: Path) -> Iterator[ListedFile]:
+    """Yield the JSON files, manifests and recordings below a folder; not hidden ones, nor behind links.
 
-    `tidy`: finish or remove the half-done work of a crash in each folder before.
+    Finish or remove the half-done work of a crash in each folder before.
     """
     left = [""]
     while left:
@@ -117,7 +118,7 @@ def walk(
                 everything = list(scan)
         except OSError:
             continue  # it was removed, or may not be read
-        if tidy and any(transaction.is_left_over(Path(entry)) for entry in everything):
+        if any(transaction.is_left_over(Path(entry)) for entry in everything):
             transaction.tidy([folder / above])
         visible = (entry for entry in everything if entry.name[0] != ".")
         for entry in sorted(visible, key=lambda entry: entry.name):
@@ -125,7 +126,7 @@ def walk(
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):
                     left.append(path)
-                elif accepts(entry.name):
+                elif entry.name.endswith(".json") or entry.name == MANIFEST or is_recording(entry.name):
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         yield ListedFile(id_of(Path(path)), Path(path), status.st_size, status.st_mtime_ns)
@@ -150,7 +151,7 @@ class Library:
         self._moved: dict[str, str] = {}
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
-        self._reader = Worker(reader.prepare)
+        self._reader = Worker(lower_priority)
         self._joined: tuple[tuple[object, ...] | None, dict[str, ListedRecording], int] = (None, {}, 0)
         self._wake, self._end = threading.Event(), threading.Event()
         self._looking = threading.Lock()
@@ -282,8 +283,7 @@ class Library:
         why = ""
         for _ in range(2):
             try:
-                if not self._reader.call(reader.put_file, path, self.index.path, entry):
-                    raise DamagedError
+                self._reader.call(put_file, path, self.index.path, entry)
             except EndedError as error:  # noqa: PERF203 - twice
                 if self._end.is_set():
                     return
@@ -316,16 +316,12 @@ class Library:
             files: dict[str, ListedFile] = {}
             manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
             recordings = []
-            for file in walk(
-                self.folder,
-                lambda name: is_json(name) or name == MANIFEST or is_recording(name),
-                tidy=True,
-            ):
+            for file in walk(self.folder):
                 if file.path.name == MANIFEST:
                     before = self._manifests.get(file.path)
                     unchanged = before is not None and before[0] == file
                     manifests[file.path] = before if before and unchanged else (file, self._batch(file))
-                elif is_json(file.path.name):
+                elif file.path.suffix == ".json":
                     files[file.id] = file
                 else:
                     recordings.append(file.path)
@@ -401,6 +397,72 @@ def _row(file: ListedFile, entry: IndexEntry | None) -> ListedRecording:
 
 def _folder(path: Path) -> str:
     return "" if path.parent == Path() else path.parent.as_posix()
+
+
+# --- reading files, in a process of its own ---
+#
+# The transcript of a day takes 200 MB while it is read, and the interpreter for seconds: not the server's.
+
+
+def lower_priority() -> None:
+    """Leave the processor to others."""
+    if hasattr(os, "nice"):
+        os.nice(PRIORITY)
+
+
+def put_file(path: Path, index: Path, entry: IndexEntry) -> None:
+    """Read the file at `path` into the index; `entry` has its id, size and time. Raises WitnessError."""
+    entry, transcript = _entry_of(path, entry)
+    try:
+        Index(index).put(entry, passages(transcript) if transcript else ())
+    except InputError as error:
+        Index(index).put(replace(entry, state="failed", why=printable(f"{path}: {error}")))
+    except sqlite3.Error as error:
+        raise WitnessError(str(error)) from error
+
+
+def _entry_of(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | None]:
+    """Return the entry of a file, and the transcript in it; None: it has none."""
+    try:
+        transcript = store.read(path)
+    except store.OtherJsonError:
+        return replace(entry, state="other"), None
+    except InputError as error:
+        return replace(entry, state="failed", why=printable(str(error))), None
+    said = sum(utterance.end - utterance.start for utterance in transcript.utterances)
+    missed = sum(
+        utterance.end - utterance.start for utterance in transcript.utterances if utterance.not_english
+    )
+    entry = replace(
+        entry,
+        state=transcript.state,
+        until=transcript.review.until,
+        notes=tuple(_notes(transcript)),
+        seconds=transcript.audio.duration,
+        speakers=tuple(speaker_names(transcript).values()),
+        date=_date(Path(transcript.audio.path), path.parent) or entry.date,
+        tags=transcript.tags,
+        why=NOT_ENGLISH if missed > said / 2 else None,
+    )
+    return entry, transcript
+
+
+def _date(recording: Path, folder: Path) -> float | None:
+    """Return the date in the recording, or else that of its last change."""
+    for path in (folder / recording.name, recording):
+        with suppress(OSError, ValueError):
+            changed = path.stat().st_mtime
+            with suppress(InputError):
+                return decode.recorded(str(path)) or changed
+            return changed
+    return None
+
+
+def _notes(transcript: Transcript) -> Iterator[ListedNote]:
+    called = speaker_names(transcript)
+    for note in reading.noted_passages(transcript):
+        speaker = ", ".join(called.get(speaker, speaker) for speaker in note.speakers)
+        yield ListedNote(note.start, note.quote, speaker, note.text, note.codes)
 
 
 # --- the rows that a list shows ---

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import math
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,24 +25,41 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from witness import languages
 from witness.errors import InputError, UsageError, WitnessError
 from witness.formats.output_paths import name_of
 from witness.formats.registry import Format
-from witness.options import PageAudio
+from witness.models import recognizers, store
+from witness.models.ct2_header import TOKENIZER
+from witness.options import Options, PageAudio
 from witness.serve import editing, errors
 from witness.serve.app_state import AppState, discard
 from witness.serve.endpoints import Endpoint, queue_of, respond
-from witness.serve.openai import answers, schema
+from witness.serve.openai import schema
 from witness.serve.openai.schema import TranscriptionRequest
 from witness.serve.queue import Queue
 from witness.serve.roles import Role
 from witness.serve.routes.recordings import ALIVE, EventStream, wait_until_gone
 from witness.serve.uploads import Form, Upload
 from witness.serve.worker import Worker
+from witness.storage.files import read
 from witness.work.produce import Job, Outcome, Segment, Settings, Watcher, Writing
 
 Targets = Sequence[tuple[Format, Path]]
 """Formats, and the files that the answer is made of."""
+TYPES = {"text": "text/plain; charset=utf-8", "srt": "text/plain; charset=utf-8", "vtt": "text/vtt"}
+"""Media types of answers other than JSON."""
+LEAST_PROBABILITY = 0.0005
+"""Stands for a probability that was rounded to 0."""
+FRAMES = 100
+"""Frames of Whisper in a second; `seek` counts them."""
+POSITIONS = 50
+"""Positions of Whisper's encoder in a second: the input tokens."""
+UNKNOWN = "unknown"
+"""Stands for the language of a recording without speech: clients need a string."""
+
+Tokens = Callable[[str], Sequence[int]]
+"""Returns the numbers of a text's tokens."""
 
 AT_ONCE = 100
 """Requests that may be sent, wait and be worked on at the same time."""
@@ -281,8 +301,8 @@ class _Answer:
             return EventStream(self._events(await self._begun()), headers)
         while not await self.work.ended():
             pass
-        body = await run_in_threadpool(lambda: answers.body(self.asked, self._paths(), self._tokens()))
-        media_type = answers.TYPES.get(self.asked.response, "application/json")
+        body = await run_in_threadpool(lambda: answer_body(self.asked, self._paths(), self._tokens()))
+        media_type = TYPES.get(self.asked.response, "application/json")
         return Response(body, media_type=media_type, headers=headers)
 
     async def _begun(self) -> bool:
@@ -304,7 +324,7 @@ class _Answer:
             sent = 0
             while not (ended or await self.work.ended(PACE)):
                 segments = self.work.said[:]
-                for event in answers.events(self.asked, segments, sent):
+                for event in stream_events(self.asked, segments, sent):
                     yield f"data: {json.dumps(event)}\n\n"
                 sent = len(segments)
                 yield f": {self.work.news}\n\n"
@@ -318,13 +338,147 @@ class _Answer:
         yield "data: [DONE]\n\n"
 
     def _last_events(self, sent: int) -> list[Mapping[str, Any]]:
-        return list(answers.last_events(self.asked, self._paths(), sent, self._tokens()))
+        return list(final_events(self.asked, self._paths(), sent, self._tokens()))
 
-    def _tokens(self) -> answers.Tokens:
-        return answers.tokens(self.settings.options) if answers.counts(self.asked) else lambda _: ()
+    def _tokens(self) -> Tokens:
+        return tokenizer(self.settings.options) if needs_tokens(self.asked) else lambda _: ()
 
     def _paths(self) -> list[Path]:
         """Return the files of the transcript. Raises WitnessError, OSError."""
         if self.work.result is not None:
             export(self.desk.editor, self.work.result, self.targets)
         return [path for _, path in self.targets]
+
+
+# --- the shapes of answers ---
+#
+# In the package openai, the classes Transcription, TranscriptionVerbose, TranscriptionDiarized, Translation,
+# TranslationVerbose and the events TranscriptionText...; tests/test_serve_openai.py holds them against these.
+
+
+@lru_cache(maxsize=1)
+def tokenizer(options: Options) -> Tokens:
+    """Return the model's tokenizer; without one, all texts have no tokens. Raises ModelError."""
+    model = store.recognizer_model(options, gpu=None, available=recognizers.installed())
+    path = Path(model.path) / TOKENIZER if model is not None else Path()
+    if not path.is_file():
+        return lambda _: ()
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    return lambda text: tokenizer.encode(f" {text.strip()}", add_special_tokens=False).ids if text else ()
+
+
+def needs_tokens(asked: TranscriptionRequest) -> bool:
+    """Tell whether the answer needs the numbers of tokens."""
+    return asked.stream or (asked.response == "verbose_json" and "segment" in asked.granularities)
+
+
+def answer_body(asked: TranscriptionRequest, paths: Sequence[Path], tokens: Tokens) -> str:
+    """Return the answer; `paths` are the files of the request's formats. Raises OSError."""
+    texts = [read(path).decode() for path in paths]
+    if asked.response in ("srt", "vtt"):
+        return texts[0]
+    document, *words = map(json.loads, texts)
+    if asked.response == "text":
+        return f"{document['text']}\n"
+    content = {"text": document["text"]}
+    if asked.response == "diarized_json":
+        content = document
+    elif asked.response == "verbose_json":
+        content = _verbose(asked, document, words[0], tokens)
+    elif asked.logprobs:
+        content["logprobs"] = _logprobs(words[0])
+    usage = {"usage": {"type": "duration", "seconds": document["duration"]}}
+    return json.dumps({**content, **usage}, ensure_ascii=False)
+
+
+def stream_events(
+    asked: TranscriptionRequest, segments: Sequence[Mapping[str, Any]], sent: int
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the events of a stream for segments after the first `sent`."""
+    diarized = asked.response == "diarized_json"
+    before = " " if any(segment["text"] for segment in segments[:sent]) else ""
+    for segment in segments[sent:]:
+        if segment["text"]:
+            delta = {"type": "transcript.text.delta", "delta": before + segment["text"]}
+            yield {**delta, "segment_id": segment["id"]} if diarized else delta
+            before = " "
+        if diarized:
+            yield segment
+
+
+def final_events(
+    asked: TranscriptionRequest, paths: Sequence[Path], sent: int, tokens: Tokens
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the events after the end of the work; `paths` as in `body`. Raises OSError."""
+    document, *words = (json.loads(read(path)) for path in paths)
+    yield from stream_events(asked, document["segments"], sent)
+    # The answer without a stream has seconds; typed clients expect tokens here.
+    came, went = round(POSITIONS * document["duration"]), len(tokens(document["text"]))
+    usage = {"type": "tokens", "input_tokens": came, "output_tokens": went, "total_tokens": came + went}
+    done = {"type": "transcript.text.done", "text": document["text"], "usage": usage}
+    yield {**done, "logprobs": _logprobs(words[0])} if words else done
+
+
+def _verbose(
+    asked: TranscriptionRequest, document: dict[str, Any], words: dict[str, Any], tokens: Tokens
+) -> dict[str, Any]:
+    """Return OpenAI's fields, and the speakers.
+
+    `temperature` is 0 because the search is deterministic, and `no_speech_prob` because clients need a number
+    and recognizers know it of windows only. `avg_logprob` is the mean over words.
+    """
+    spoken = "en" if asked.options.translate else words["language"]
+    content: dict[str, Any] = {
+        "task": "translate" if asked.options.translate else "transcribe",
+        "language": languages.NAMES.get(spoken, UNKNOWN),
+        "duration": document["duration"],
+        "text": document["text"],
+    }
+    if "segment" in asked.granularities:
+        content["segments"] = [
+            {
+                "id": number,
+                "seek": round(segment["start"] * FRAMES),
+                "start": segment["start"],
+                "end": segment["end"],
+                "text": segment["text"],
+                "tokens": list(tokens(segment["text"])),
+                "temperature": 0.0,
+                "avg_logprob": _mean_logprob(segment["words"]),
+                "compression_ratio": _compression(segment["text"]),
+                "no_speech_prob": 0.0,
+                "speaker": segment["speaker"],
+            }
+            for number, segment in enumerate(words["segments"])
+        ]
+    if "word" in asked.granularities:
+        named = {"score": "probability"}
+        content["words"] = [
+            {named.get(key, key): value for key, value in word.items()} for word in words["word_segments"]
+        ]
+    return content
+
+
+def _logprobs(words: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [_logprob(word) for word in words["word_segments"] if "score" in word]
+
+
+def _logprob(word: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a word's probability, where OpenAI has those of tokens."""
+    text = f" {word['word']}"
+    value = math.log(max(word["score"], LEAST_PROBABILITY))
+    return {"token": text, "bytes": list(text.encode()), "logprob": round(value, 4)}
+
+
+def _mean_logprob(words: Sequence[Mapping[str, Any]]) -> float:
+    """Return the mean of the words' log probabilities; 0 without any, because clients need a number."""
+    values = [math.log(max(word["score"], LEAST_PROBABILITY)) for word in words if "score" in word]
+    return round(sum(values) / len(values), 3) if values else 0.0
+
+
+def _compression(text: str) -> float:
+    """Return the ratio of openai/whisper, utils.py, compression_ratio."""
+    content = text.encode()
+    return round(len(content) / len(zlib.compress(content)), 3) if content else 0.0

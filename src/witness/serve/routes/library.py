@@ -1,8 +1,10 @@
-"""All recordings: list, search, names, folders, tags and the trash."""
+"""All recordings: list, search, names, folders, tags and the trash; their notes, and the known people."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -12,18 +14,23 @@ from typing import Any
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from witness.errors import ConflictError, UsageError
+from witness.diarization import voices
+from witness.errors import ConflictError, InputError, UsageError, WitnessError
+from witness.formats.registry import Format
+from witness.serve import editing
 from witness.serve.app_state import AppState
 from witness.serve.endpoints import Endpoint, desk_of
 from witness.serve.library.library import SORTS, ListedRecording, Selection, choices, has_name
 from witness.serve.library.query import parse
 from witness.serve.roles import Role
-from witness.serve.routes.transcripts import change
+from witness.serve.routes.home import show_page
+from witness.serve.routes.transcripts import change, download
 from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import edits, trash
-from witness.transcript.store import Written
+from witness.transcript.store import OtherJsonError, Written
 from witness.transcript.trash import Thrown
 from witness.work.folder import INNER
 
@@ -36,6 +43,8 @@ MOST_TAGS = 50
 DEEPEST = 8
 """Nested folders."""
 GONE = "there is no such recording anymore; reload the page"
+MOST_NOTES = 1000
+"""Notes in one answer."""
 
 
 def routes() -> list[Endpoint]:
@@ -48,6 +57,13 @@ def routes() -> list[Endpoint]:
         Endpoint("GET", "/api/trash", Role.READ, list_trash),
         Endpoint("POST", "/api/trash/empty", Role.WRITE, empty),
         Endpoint("POST", "/api/trash/{id}/restore", Role.WRITE, restore),
+        Endpoint("GET", "/notes", Role.READ, show_notes),
+        Endpoint("GET", "/api/notes", Role.READ, list_notes),
+        Endpoint("GET", "/api/notes/codes", Role.READ, list_codes),
+        Endpoint("GET", "/api/notes/project", Role.READ, export_project),
+        Endpoint("GET", "/api/people", Role.READ, list_people),
+        Endpoint("GET", "/api/people/search", Role.READ, search_voice),
+        Endpoint("POST", "/api/people/forget", Role.WRITE, forget),
     ]
 
 
@@ -220,3 +236,110 @@ def _paths(request: Request) -> tuple[Path, Path | None]:
     if desk.queue is not None and row.id in desk.queue.board.states():
         raise ConflictError(f"{row.name}: is being transcribed; cancel that first")
     return desk.library.path_of(row)
+
+
+# --- notes and codes ---
+
+
+def show_notes(desk: AppState) -> Response:
+    """Return the page."""
+    return show_page("notes", folder=desk.folder.name or str(desk.folder))
+
+
+def list_notes(request: Request, desk: AppState) -> dict[str, Any]:
+    """List the notes, by recording and time; `q` is a part of each, `code` one of its codes."""
+    notes, codes = _notes(request, desk)
+    return {"total": len(notes), "codes": codes, "notes": notes[:MOST_NOTES]}
+
+
+def list_codes(request: Request, desk: AppState) -> dict[str, Any]:
+    """List all codes."""
+    return {"codes": _notes(request, desk)[1]}
+
+
+def export_project(request: Request, desk: AppState) -> Response:
+    """Return the transcripts with notes as one REFI-QDA project."""
+    ids = dict.fromkeys(note["id"] for note in _notes(request, desk)[0])
+    paths = [path for id_ in ids if (path := desk.library.find(id_)) is not None]
+    if not paths:
+        raise HTTPException(404, "there are no notes yet")
+    name, content = desk.editor.call(editing.project, desk.folder, paths)
+    return download(name, content, Format.QDPX.about.media_type)
+
+
+def _notes(request: Request, desk: AppState) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the matching notes, and all codes."""
+    query, code = (request.query_params.get(name, "").casefold().strip() for name in ("q", "code"))
+    notes, codes = [], set[str]()
+    rows, _ = desk.library.recordings()
+    for row in sorted(rows, key=lambda row: (row.folder.casefold(), row.name.casefold())):
+        for note in row.notes:
+            codes.update(note.codes)
+            text = "\n".join((note.quote, note.text, note.speaker, *note.codes, row.name)).casefold()
+            if query in text and (not code or code in map(str.casefold, note.codes)):
+                notes.append({**asdict(note), "id": row.id, "name": printable(row.name)})
+    return notes, sorted(codes, key=str.casefold)
+
+
+# --- people whose voices are known ---
+
+
+class Person(Struct):
+    """A person whose voice is known."""
+
+    name: str
+
+
+def list_people(desk: AppState) -> dict[str, Any]:
+    """List the people, and the recordings with a speaker of their name."""
+    rows, _ = desk.library.recordings()
+    people, unreadable = [], []
+    for path in sorted(desk.known.glob("*.json")):
+        try:
+            voice = voices.read_one(path)
+        except InputError as error:
+            unreadable.append(str(error))
+            continue
+        recordings = [{"id": row.id, "recording": _title(row)} for row in rows if voice.name in row.speakers]
+        people.append({"name": voice.name, "seconds": round(voice.seconds, 1), "recordings": recordings})
+    return {"people": people, "left": unreadable}
+
+
+def forget(desk: AppState, body: Person) -> dict[str, Any]:
+    """Delete a person's voice; names in transcripts stay."""
+    voices.forget(body.name, desk.known)
+    return {}
+
+
+def search_voice(request: Request, desk: AppState) -> Response:
+    """Search all recordings for a person's voice, and return a line of JSON after each."""
+    lines = _search_voice(desk, request.query_params.get("name", ""))
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+def _search_voice(desk: AppState, name: str) -> Iterator[str]:
+    rows, _ = desk.library.recordings()
+    total, seen, failed = len(rows), 0, 0
+    for row in rows:
+        match = None
+        try:
+            path = desk.library.find(row.id)
+            if path is None:  # it failed, or was deleted
+                total -= 1
+                continue
+            match = desk.finder.call(editing.find_voice, path, desk.known, name)
+        except OtherJsonError:
+            total -= 1
+            continue
+        except WitnessError:  # damaged, or without its findings; the library says so
+            failed += 1
+        seen += 1
+        line: dict[str, Any] = {"seen": seen, "total": total, "left": failed}
+        if match is not None:
+            line["found"] = {**match, "id": row.id, "recording": _title(row)}
+        yield json.dumps(line) + "\n"
+    yield json.dumps({"seen": total, "total": total, "left": failed}) + "\n"
+
+
+def _title(row: ListedRecording) -> str:
+    return printable(f"{row.folder}/{row.name}".lstrip("/"))
