@@ -24,7 +24,7 @@ from witness.schema import (
     Track,
     Word,
 )
-from witness.serve.openai import answers
+from witness.serve.openai import routes as openai_routes
 from witness.serve.openai.routes import Work
 from witness.transcript import assemble, corrections, partial
 from witness.transcript.partial import NOT_BEGUN, PartialTrack
@@ -162,10 +162,10 @@ def test_what_a_second_worker_tells_again_is_not_told_twice():
 def test_a_stream_is_the_same_however_it_was_cut():
     segments = [{"id": f"seg_{n}", "text": text} for n, text in enumerate(["", "One.", "Two.", "", "Six."])]
     wish = SimpleNamespace(response="diarized_json")
-    whole = list(answers.events(wish, segments, 0))
+    whole = list(openai_routes.stream_events(wish, segments, 0))
     for cut in range(len(segments) + 1):
-        begun = answers.events(wish, segments[:cut], 0)
-        assert [*begun, *answers.events(wish, segments, cut)] == whole
+        begun = openai_routes.stream_events(wish, segments[:cut], 0)
+        assert [*begun, *openai_routes.stream_events(wish, segments, cut)] == whole
     assert [event["delta"] for event in whole if "delta" in event] == ["One.", " Two.", " Six."]
 
 
