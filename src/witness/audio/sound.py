@@ -49,7 +49,7 @@ def take(
 ) -> Sound | None:
     """Make the sound for the page among `files`: formats and their paths, None for stdout.
 
-    `beside`: folder of the JSON that the page shows; a tone covers the `covered` spans of embedded sound.
+    `beside`: folder of the JSON that the page shows; a tone covers the `covered` spans of the sound.
     Return None without a page or without sound in it, and, with a note, if the recording cannot be used.
     """
     pages = [path for form, path in files if form == "html"]
@@ -67,7 +67,7 @@ def take(
         def tell(seconds: float) -> None:
             reporter.progress("sound", seconds, total)
 
-        loudest, peaks = _peaks(path, part, tell)
+        loudest, peaks = _peaks(path, part, tell, covered)
         encode = partial(_opus, covered=covered) if covered else _opus
         return Sound(
             peaks,
@@ -128,13 +128,13 @@ def _sha256(path: str, size: int, mtime_ns: int) -> str:  # noqa: ARG001 - anoth
     return sha256_at(path)
 
 
-def _peaks(path: str, part: Part, tell: Callable[[float], None]) -> tuple[float, bytes]:
+def _peaks(path: str, part: Part, tell: Callable[[float], None], covered: Spans) -> tuple[float, bytes]:
     """Return the largest magnitude of a sample, and `Sound.peaks`."""
     total = max(1, round(part.duration * SAMPLE_RATE))
     parts = max(1, min(MOST_PEAKS, round(part.duration * PEAKS)))
     heights = np.zeros(parts, np.float32)
     done = 0
-    for block in decode.blocks(path, part):
+    for block in cover(decode.blocks(path, part), covered, part.start):
         places = np.minimum(np.arange(done, done + len(block), dtype=np.int64) * parts // total, parts - 1)
         np.maximum.at(heights, places, np.abs(block))
         done += len(block)

@@ -279,29 +279,34 @@ def read_options(value: Any) -> ExportOptions:
         raise UsageError(f"these options cannot be used ({error})") from error
 
 
-def export(path: Path, form: Format, options: ExportOptions = UNCHANGED) -> tuple[str, bytes]:
+def export(
+    path: Path, form: Format, options: ExportOptions = UNCHANGED, title: str = anonymous.TITLE
+) -> tuple[str, bytes]:
     """Return name and content of the file of a format; a page has its sound inside if that is short.
 
-    Raises InputError, WitnessError.
+    An anonymous one has this `title`, and no path to the recording. Raises InputError, WitnessError.
     """
     output_paths.check_libraries([form])
     if form == Format.JSON and options == UNCHANGED:
         return output_paths.name_of(store.base_name(path), form), store.load(path).content
-    transcript, title, covered = _styled(path, options)
+    transcript, title, covered = _styled(path, options, title)
     audio = store.read(path).audio
     how = PageAudio.EMBED if audio.transcribed.duration < sound.EMBEDDED else PageAudio.NONE
     played = sound.take(audio, [(form, None)], how, beside=path.parent, covered=covered)
     name = output_paths.name_of(title, form)
-    return name, writers.content(transcript, form, played, path.with_name(name))
+    if options.names != "anonymous":
+        return name, writers.content(transcript, form, played, path.with_name(name))
+    undated = None if played is None else replace(played, recorded=None)
+    return name, writers.content(transcript, form, undated)
 
 
-def export_sound(path: Path, options: ExportOptions) -> tuple[str, bytes]:
+def export_sound(path: Path, options: ExportOptions, title: str = anonymous.TITLE) -> tuple[str, bytes]:
     """Return name and content of the recording as MP3; a tone covers names that are left out.
 
     Raises InputError, OutputError.
     """
     audio = store.read(path).audio
-    _, title, covered = _styled(path, options)
+    _, title, covered = _styled(path, options, title)
     recording, _ = sound.located(audio, path.parent)
     return f"{title}.mp3", sound.mp3(recording, audio, covered)
 
@@ -318,10 +323,10 @@ def preview(path: Path, form: Format, options: ExportOptions) -> str:
     return written.decode("utf-8", "replace")[:EXCERPT]
 
 
-def _styled(path: Path, options: ExportOptions) -> tuple[Transcript, str, Spans]:
+def _styled(path: Path, options: ExportOptions, title: str) -> tuple[Transcript, str, Spans]:
     """Return the transcript with the options, its title, and the stretches whose sound a tone covers."""
     transcript = store.read(path).styled(options.style)
     if options.names != "anonymous":
         return transcript, store.base_name(path), ()
-    without_names = anonymous.anonymize(transcript, options.hidden)
-    return without_names.transcript, without_names.title, without_names.covered
+    without_names = anonymous.anonymize(transcript, options.hidden, title)
+    return without_names.transcript, title, without_names.covered

@@ -1,7 +1,9 @@
-"""A transcript without the names of its speakers, and the spans where they are spoken.
+"""A transcript with codes in place of names, and the spans where the names are spoken.
 
-Speakers become P01, P02 and so on, in the order of their first turns, and so do their names in the text.
-Only written names are recognized: a misrecognized name stays, in the text and in the sound.
+It is built from a list of fields that name no person, and from nothing else: a new field of a transcript
+stays out until it is added here. Speakers become P01, P02 and so on, in the order of their first turns, and
+so do their names in the text. Only written names are recognized: a misrecognized name stays, in the text and
+in the sound.
 """
 
 from __future__ import annotations
@@ -9,20 +11,26 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import PurePath
+from dataclasses import dataclass
 
 from msgspec import structs
 
-from witness.schema import Spans, Transcript, Word
+from witness.languages import LANGUAGES
+from witness.schema import NO_SPEECH, Source, Spans, Speaker, Transcript, Turn, Utterance, Word
 
 HIDDEN = "[…]"
 """Replacement of hidden words, and of a name that several speakers share."""
+TITLE = "recording"
+"""Title in place of the name of the recording."""
+RECOGNIZER = "hidden"
+"""Device in place of the one that recognized the words."""
 MARGIN = 0.15
 """Seconds before and after a word that are covered, too: the uncertainty of its times."""
-SHORTEST = 3
-"""Least letters of a part of a name that identifies the person; "de" and "J." do not."""
+SHORTEST = 2
+"""Least letters of a part of a name that identifies the person; "J." does not."""
+FORMS_OF_ADDRESS = frozenset(["dr", "frau", "herr", "miss", "mr", "mrs", "ms", "prof", "sir"])
 _DENSE = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_ADDRESS = re.compile(r"\S*(?:@|\w[.:/]+\w)\S*")
 
 
 @dataclass(frozen=True)
@@ -30,43 +38,75 @@ class AnonymousTranscript:
     """A transcript that can be given away."""
 
     transcript: Transcript
-    title: str
-    """Replacement of the recording's name, which may name people, too."""
     covered: Spans
     """Disjoint spans of spoken names, in order."""
 
 
-def anonymize(transcript: Transcript, hidden: Sequence[str] = ()) -> AnonymousTranscript:
-    """Remove the names of speakers, and `hidden` words and names."""
+def anonymize(transcript: Transcript, hidden: Sequence[str] = (), title: str = TITLE) -> AnonymousTranscript:
+    """Return the transcript with codes for names, without `hidden` words and names, under another title."""
     codes = _codes(transcript)
     finder = _NameFinder(_replacements(transcript, codes), hidden)
+    audio, recognizer = transcript.audio, transcript.device["whisper"]
     utterances, spans = [], []
     for utterance in transcript.utterances:
         words, covered = finder.remove_from_words(utterance.words)
         spans += covered
-        utterances.append(replace(utterance, words=words))
-    title = finder.remove_from_text(PurePath(transcript.audio.path).stem)
-    path = title + PurePath(transcript.audio.path).suffix if transcript.audio.path != "-" else "-"
-
-    def without_names(lines: Sequence[str]) -> tuple[str, ...]:
-        return tuple(finder.remove_from_text(line.replace(transcript.audio.path, path)) for line in lines)
-
+        utterances.append(
+            Utterance(
+                utterance.start,
+                utterance.end,
+                codes.get(utterance.speaker or ""),
+                tuple(_allowed(word, codes) for word in words),
+                utterance.track,
+                utterance.corrected,
+                utterance.not_english,
+            )
+        )
     all_words = [word for utterance in utterances for word in utterance.words]
     return AnonymousTranscript(
-        replace(
-            transcript,
-            audio=replace(transcript.audio, path=path),
-            speakers=tuple(replace(each, name=codes[each.id]) for each in transcript.speakers),
+        Transcript(
+            audio=Source(title, audio.duration, audio.channels, "", audio.part),
+            models=dict.fromkeys(("segmentation", "embedding", "whisper")),
+            device={"embedding": None, "whisper": None if recognizer is None else RECOGNIZER},
+            timing={},
+            language=_language(transcript.language),
+            speakers=tuple(
+                Speaker(codes[each.id], each.seconds, each.share, codes[each.id])
+                for each in transcript.speakers
+            ),
+            turns=tuple(Turn(turn.start, turn.end, codes[turn.speaker]) for turn in transcript.turns),
             utterances=tuple(utterances),
             words=tuple(sorted(all_words, key=lambda word: (word.start, word.end))),
-            warnings=without_names(transcript.warnings),
-            machine=without_names(transcript.machine),
-            corrections=(),  # they contain names, and the removed words
-            findings=None,
+            warnings=tuple(line for line in transcript.warnings if line == NO_SPEECH),
+            counts=transcript.counts,
+            fast=transcript.fast,
+            asked=transcript.asked,
+            style=transcript.style,
         ),
-        title,
         _united(spans),
     )
+
+
+def _allowed(word: Word, codes: Mapping[str, str]) -> Word:
+    """Return a word with nothing but its times, its text, and marks out of fixed sets."""
+    return Word(
+        word.start,
+        word.end,
+        word.text,
+        codes.get(word.speaker or ""),
+        word.speaker_confidence,
+        word.overlap,
+        word.supported,
+        word.corrected,
+        word.begins,
+        word.probability,
+        _language(word.language),
+    )
+
+
+def _language(code: str | None) -> str | None:
+    """Return the code of a known language, otherwise None."""
+    return code if code in LANGUAGES else None
 
 
 def _codes(transcript: Transcript) -> dict[str, str]:
@@ -83,8 +123,9 @@ def _replacements(transcript: Transcript, codes: Mapping[str, str]) -> dict[str,
     replacements: dict[str, str] = {}
     for speaker in transcript.speakers:
         name = unicodedata.normalize("NFC", speaker.name or "").strip()
-        parts = [part for part in re.split(r"[\W_]+", name) if len(part) >= SHORTEST or _is_dense(part)]
-        for part in {name, *(part for part in parts if part[0].isalpha() and not part[0].islower())}:
+        parts = [part for part in re.split(r"[\W\d_]+", name) if len(part) >= SHORTEST or _is_dense(part)]
+        chosen = [part for part in parts if not part[0].islower() or name.islower()]
+        for part in {name, *(part for part in chosen if part.casefold() not in FORMS_OF_ADDRESS)}:
             if part:
                 shared = replacements.get(part, codes[speaker.id]) != codes[speaker.id]
                 replacements[part] = HIDDEN if shared else codes[speaker.id]
@@ -100,32 +141,51 @@ class _NameFinder:
     """Finds and replaces names in texts."""
 
     def __init__(self, replacements: Mapping[str, str], hidden: Sequence[str]) -> None:
-        self._replacements = {name.casefold(): code for name, code in replacements.items()}
-        names = {*replacements, *map(str.upper, replacements)}
-        others = [unicodedata.normalize("NFC", text).strip() for text in hidden]
+        others = [*filter(None, (unicodedata.normalize("NFC", text).strip() for text in hidden))]
+        names = {form for name in replacements for form in (name, name.upper(), name.title())}
         patterns = [*map(_pattern, sorted(names, key=lambda name: (-len(name), name)))]
-        patterns += [f"(?i:{_pattern(text)})" for text in sorted(filter(None, others), key=len, reverse=True)]
+        patterns += [f"(?i:{_pattern(text)})" for text in sorted(others, key=len, reverse=True)]
         self._names = re.compile("|".join(patterns) or "(?!)")
-        self._any_case = re.compile(self._names.pattern, re.IGNORECASE)
+        self._replacements = {
+            **{name.casefold(): HIDDEN for name in others},
+            **{name.casefold(): code for name, code in replacements.items()},
+        }
+        parts = sorted((name for name in self._replacements if name.isalpha()), key=len, reverse=True)
+        self._parts = re.compile("|".join(parts) or "(?!)")
+        self._joined = re.compile(f"(?:{self._parts.pattern})+")
 
-    def _matches(self, pattern: re.Pattern[str], text: str) -> list[tuple[int, int, str]]:
+    def _matches(self, text: str) -> list[tuple[int, int, str]]:
         """Return start, end and replacement of each name, the last first."""
-        matches = [
-            (
-                match.start(),
-                match.end(),
-                self._replacements.get(" ".join(match[0].split()).casefold(), HIDDEN),
-            )
-            for match in pattern.finditer(text)
-        ]
-        return matches[::-1]
+        matches = {
+            match.span(): self._replacements.get(" ".join(match[0].split()).casefold(), HIDDEN)
+            for match in self._names.finditer(text)
+        }
+        addresses = [match.span() for match in _ADDRESS.finditer(text)]
+        for token in re.finditer(r"\w+", text):
+            start, end = token.span()
+            if any(first < end and start < last for first, last in matches):
+                continue
+            in_address = any(first <= start and end <= last for first, last in addresses)
+            if codes := self._codes_inside(token[0], in_address):
+                matches[start, end] = codes.pop() if len(codes) == 1 else HIDDEN
+        return sorted(((*span, instead) for span, instead in matches.items()), reverse=True)
 
-    def remove_from_text(self, text: str) -> str:
-        """Replace names in any case; `_` separates words, as in file names."""
-        clear = unicodedata.normalize("NFC", text).replace("_", " ")
-        for start, end, instead in self._matches(self._any_case, clear):
-            text, clear = text[:start] + instead + text[end:], clear[:start] + instead + clear[end:]
-        return text
+    def _codes_inside(self, token: str, any_case: bool) -> set[str]:
+        """Return the codes of the names in a token such as AnnaMeyer_jo1 or annameyer.
+
+        A token that is one name and no more ("will") counts in `any_case` only.
+        """
+        spaced = "".join(
+            f" {sign}" if sign.isupper() and before.islower() else sign
+            for before, sign in zip(f" {token}", token, strict=False)
+        )
+        pieces = {*re.split(r"[\W\d_]+", spaced), *re.split(r"[\d_]+", token)}
+        codes: set[str] = set()
+        for piece in map(str.casefold, pieces):
+            names = self._parts.findall(piece) if self._joined.fullmatch(piece) else []
+            if len(names) > 1 or len(piece) < len(token) or any_case:
+                codes |= {self._replacements[name] for name in names}
+        return codes
 
     def remove_from_words(self, words: Sequence[Word]) -> tuple[tuple[Word, ...], list[tuple[float, float]]]:
         """Replace names in words ("will" is no name), and return the spans of their sound.
@@ -133,7 +193,7 @@ class _NameFinder:
         A name may span several words, or be a part of one.
         """
         words = [structs.replace(word, text=unicodedata.normalize("NFC", word.text)) for word in words]
-        matches = self._matches(self._names, "".join(word.text for word in words))
+        matches = self._matches("".join(word.text for word in words))
         kept: list[Word] = []
         spans = []
         at = 0

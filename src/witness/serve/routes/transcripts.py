@@ -36,6 +36,7 @@ from witness.serve.routes.home import addresses
 from witness.serve.routes.recordings import AGAIN, ALIVE, EventStream, live_page, live_sound
 from witness.storage import files
 from witness.transcript import edits, previous
+from witness.transcript.anonymous import TITLE
 from witness.transcript.edits import Edit
 from witness.transcript.store import Written
 from witness.work import overrides
@@ -58,6 +59,8 @@ DATE = (1980, 1, 1, 0, 0, 0)
 ARCHIVE = "transcripts.zip"
 FAILURES = "NOT EXPORTED.txt"
 """In an archive: the failures and their reasons, a line each."""
+NO_REASON = "cannot be exported; an export with names tells the reason"
+"""The line of an anonymous archive, because a reason names files."""
 
 
 def routes() -> list[Endpoint]:
@@ -386,11 +389,11 @@ class _Order:
     def media_type(self) -> str:
         return "audio/mpeg" if self.form is None else self.form.about.media_type
 
-    def fill(self, desk: AppState, path: Path) -> tuple[str, bytes]:
-        """Return name and content. Raises WitnessError."""
+    def fill(self, desk: AppState, path: Path, title: str = TITLE) -> tuple[str, bytes]:
+        """Return name and content; an anonymous one has this `title`. Raises WitnessError."""
         if self.form is None:
-            return desk.finder.call(editing.export_sound, path, self.options)
-        return desk.finder.call(editing.export, path, self.form, self.options)
+            return desk.finder.call(editing.export_sound, path, self.options, title)
+        return desk.finder.call(editing.export, path, self.form, self.options, title)
 
 
 def _pieces(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> Iterator[bytes]:
@@ -398,15 +401,17 @@ def _pieces(desk: AppState, paths: Sequence[Path], orders: Sequence[_Order]) -> 
     failures: list[str] = []
     names: set[str] = set()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in paths:
+        for number, path in enumerate(paths, start=1):
             below = path.relative_to(desk.folder)
+            title = TITLE if len(paths) == 1 else f"{TITLE} {number}"
             for order in orders:
-                try:
-                    name, content = order.fill(desk, path)
-                except WitnessError as error:
-                    failures.append(f"{below.as_posix()}: {error}\n")
-                    continue
                 anonymous = order.options.names == "anonymous"  # folders are called after people, too
+                try:
+                    name, content = order.fill(desk, path, title)
+                except WitnessError as error:
+                    failed, why = (title, NO_REASON) if anonymous else (below.as_posix(), error)
+                    failures.append(f"{failed}: {why}\n")
+                    continue
                 folder = PurePosixPath() if anonymous else PurePosixPath(below.parent.as_posix())
                 _put(archive, _free(str(folder / name), names), content)
                 yield sink.take()
