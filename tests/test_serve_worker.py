@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import msgspec
 import pytest
 
-from witness.errors import ConflictError, InputError, WitnessError
+from witness.errors import ConflictError, InputError, OtherJsonError, WitnessError
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.serve import editing
-from witness.serve.worker import EndedError, Worker
+from witness.serve.worker import EndedError, Request, Worker, _answer
 from witness.storage import files
 from witness.transcript import edits, store
 
@@ -24,7 +25,7 @@ def worker():
 def test_a_call_returns_the_types_of_its_function(worker, shelved):
     before = edits.show(shelved)
     steps = worker.call(editing.saved_steps, shelved)
-    assert (steps["version"], steps["review"]) == (before.version, before.review)
+    assert (steps["version"], steps["review"]) == (before.version, msgspec.to_builtins(before.review))
     assert worker.call(edits.name_speaker, shelved, steps["version"], "SPEAKER_00", "Ann") == store.Written(
         files.sha256_at(shelved)
     )
@@ -41,16 +42,25 @@ def test_an_error_keeps_its_class_and_its_fields(worker, shelved):
         worker.call(editing.enroll, shelved, shelved.parent / "known", "Ann", Part(0.0, 0.1))
     other = shelved.with_name("other.json")
     other.write_text("{}")
-    with pytest.raises(store.OtherJsonError):
-        worker.call(store.read, other)
+    with pytest.raises(OtherJsonError):
+        worker.call(editing.saved_steps, other)
+
+
+def test_the_child_runs_only_public_functions_of_its_modules(worker, shelved):
+    with pytest.raises(AssertionError, match="is not open to calls"):
+        worker.call(store.read, shelved)
+    for module, function in (("witness.transcript.store", "read"), ("witness.serve.editing", "_styled")):
+        request = msgspec.msgpack.encode(Request(module, function, {"path": str(shelved)}))
+        with pytest.raises(ValueError, match="is not open to calls"):
+            _answer({}, request)
 
 
 def test_a_bug_is_reported_and_the_process_stays(worker, shelved):
     worker.start()
     child = worker._child
     with pytest.raises(WitnessError, match=r"toned\.json: .*; this is a bug, please report it"):
-        worker.call(files.sha256, shelved)
-    assert worker.call(store.read, shelved) == store.read(shelved)
+        worker.call(editing.find_occurrences, shelved, 1, "an argument of another type")
+    assert worker.call(editing.recording, shelved) == editing.recording(shelved)
     assert worker._child is child
 
 
@@ -58,5 +68,5 @@ def test_a_closed_worker_begins_nothing(shelved):
     worker = Worker(editing.prepare)
     worker.close()
     with pytest.raises(EndedError, match="the server is ending"):
-        worker.call(store.read, shelved)
+        worker.call(editing.peaks, shelved)
     assert worker._child is None

@@ -35,6 +35,10 @@ class InputError(WitnessError):
     exit_code = 4
 
 
+class OtherJsonError(InputError):
+    """Valid JSON that is not a transcript."""
+
+
 class ReadError(InputError):
     """The disk or the drive that the recording is on failed; it may work a moment later."""
 

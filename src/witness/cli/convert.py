@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from witness.cli import options
-from witness.errors import InputError, PartlyFailedError, UsageError
+from witness.errors import InputError, OtherJsonError, PartlyFailedError, UsageError
 from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.progress import Reporter
@@ -104,7 +104,6 @@ def _convert_all(
     chosen: Sequence[Chosen], to: str | None, convert: Callable[[Path, str], None], reporter: Reporter
 ) -> None:
     """Convert files beside themselves or into the same tree in `to`. Raises PartlyFailedError, UsageError."""
-    from witness.transcript.store import OtherJsonError
 
     made: dict[tuple[Path, str], Path] = {}
     failed: list[str] = []

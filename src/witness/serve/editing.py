@@ -215,7 +215,7 @@ def enroll(path: Path, folder: Path, name: str, voice_of: str | Part) -> dict[st
 def find_voice(path: Path, folder: Path, name: str) -> dict[str, Any] | None:
     """Return the speaker who sounds like a voice; `start` is the beginning of the longest turn.
 
-    Raises store.OtherJsonError, InputError.
+    Raises OtherJsonError, InputError.
     """
     saved = rebuild.read(path)
     voice = voices.read_one(voices.path_of(name, folder))

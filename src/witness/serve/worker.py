@@ -1,26 +1,62 @@
-"""A child process that runs functions for the server, which sends it their arguments as pickles.
+"""A child process that runs functions for the server, and typed calls of them.
 
 Clustering an hour of voices takes more memory than the server may have, and a damaged file may end the
-process that reads it.
+process that reads it. msgspec writes the arguments and the result, and checks them by the type hints of the
+function: a process that a file has taken over can answer nothing else.
 """
 
 from __future__ import annotations
 
-import pickle
+import importlib
+import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
+import msgspec
+from msgspec import Struct
+
+from witness import errors
 from witness.child import Buffer, Child, ChildError, DiedError, Limits, Message, RefusedError, serve
-from witness.errors import WitnessError
+from witness.errors import ConflictError, WitnessError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 LIMITS = Limits(seconds=600.0)
 """Limits of one call; the outline of a day of sound takes a few minutes."""
+
+MODULES = (
+    "witness.serve.editing",
+    "witness.serve.library.library",
+    *(f"witness.transcript.{name}" for name in ("edits", "previous", "trash")),
+)
+"""Modules whose public functions the child runs."""
+
+_ERRORS: dict[str, type[WitnessError]] = {
+    name: value
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, WitnessError)
+}
+
+
+class Request(Struct):
+    """A function by its name, and its arguments by theirs."""
+
+    module: str
+    function: str
+    arguments: dict[str, Any]
+
+
+class Reply(Struct):
+    """A function's result, or the nearest class in `witness.errors` of its error and its arguments."""
+
+    result: Any = None
+    error: str | None = None
+    details: tuple[str | None, ...] = ()
 
 
 class EndedError(WitnessError):
@@ -75,20 +111,48 @@ class Worker:
 
 
 def _ask(child: Child, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
-    _, reply = child.ask({}, pickle.dumps((function, args, kwargs)), limits=LIMITS)
-    result, error = pickle.loads(reply)  # noqa: S301 - from a process of ours, with the same rights
-    if error is not None:
-        raise error
-    return result
+    assert function.__module__ in MODULES, f"{function.__module__} is not open to calls"  # noqa: S101
+    arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+    request = Request(function.__module__, function.__name__, arguments)
+    _, content = child.ask({}, msgspec.msgpack.encode(request, enc_hook=_encode), limits=LIMITS)
+    reply = msgspec.msgpack.decode(content, type=Reply)
+    if reply.error is not None:
+        raise _ERRORS[reply.error](*reply.details)
+    return msgspec.convert(reply.result, _hints(function)["return"], dec_hook=_decode)
 
 
-def _answer(_: Message, request: bytes) -> tuple[Message, list[Buffer]]:
-    function, args, kwargs = pickle.loads(request)  # noqa: S301 - from the server
+def _answer(_: Message, content: bytes) -> tuple[Message, list[Buffer]]:
+    request = msgspec.msgpack.decode(content, type=Request)
+    if request.module not in MODULES or request.function.startswith("_"):
+        raise ValueError(f"{request.module}.{request.function} is not open to calls")
+    function = getattr(importlib.import_module(request.module), request.function)
+    hints = _hints(function)
+    arguments = {
+        name: msgspec.convert(value, hints[name], dec_hook=_decode)
+        for name, value in request.arguments.items()
+    }
     try:
-        result, error = function(*args, **kwargs), None
-    except WitnessError as raised:
-        result, error = None, raised
-    return {}, [pickle.dumps((result, error))]
+        reply = Reply(function(**arguments))
+    except WitnessError as error:
+        name = next(base.__name__ for base in type(error).__mro__ if base in _ERRORS.values())
+        version = (error.version,) if isinstance(error, ConflictError) else ()
+        reply = Reply(error=name, details=(str(error), *version))
+    return {}, [msgspec.msgpack.encode(reply, enc_hook=_encode)]
+
+
+@cache
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(function, include_extras=True)
+
+
+def _encode(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} cannot go to another process")
+
+
+def _decode(expected: type, value: Any) -> Any:
+    return expected(value) if issubclass(expected, Path) else value
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from witness.errors import ConflictError, InputError, OutputError, WitnessError
+from witness.errors import ConflictError, InputError, OtherJsonError, OutputError, WitnessError
 from witness.formats import findings, html, json_document, output_paths, writers
 from witness.formats.json_document import Document
 from witness.formats.registry import Format
@@ -30,10 +30,6 @@ Targets = Sequence[tuple[str, Path | None]]
 """Formats and their files; None is stdout."""
 
 OPEN = "another program has it open"
-
-
-class OtherJsonError(InputError):
-    """Valid JSON that is not a transcript."""
 
 
 # --- reading ---

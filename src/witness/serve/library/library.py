@@ -21,7 +21,7 @@ from typing import Any
 
 from witness.audio import decode
 from witness.audio.source import ENDINGS
-from witness.errors import InputError, OutputError, UsageError, WitnessError
+from witness.errors import InputError, OtherJsonError, OutputError, UsageError, WitnessError
 from witness.formats import reading
 from witness.formats.output_paths import names
 from witness.progress import SILENT, Reporter
@@ -425,7 +425,7 @@ def _entry_of(path: Path, entry: IndexEntry) -> tuple[IndexEntry, Transcript | N
     """Return the entry of a file, and the transcript in it; None: it has none."""
     try:
         transcript = store.read(path)
-    except store.OtherJsonError:
+    except OtherJsonError:
         return replace(entry, state="other"), None
     except InputError as error:
         return replace(entry, state="failed", why=printable(str(error))), None

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from witness.diarization import voices
-from witness.errors import ConflictError, InputError, UsageError, WitnessError
+from witness.errors import ConflictError, InputError, OtherJsonError, UsageError, WitnessError
 from witness.formats.registry import Format
 from witness.serve import editing
 from witness.serve.app_state import AppState
@@ -30,7 +30,7 @@ from witness.serve.routes.transcripts import change, download
 from witness.serve.uploads import clean_stem
 from witness.text import printable
 from witness.transcript import edits, trash
-from witness.transcript.store import OtherJsonError, Written
+from witness.transcript.store import Written
 from witness.transcript.trash import Thrown
 from witness.work.folder import INNER
 
