@@ -39,7 +39,8 @@ from witness.web import bundle
 
 # The first has no windows to draw, and takes a fifth of the others' time to open a page.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
+CHROMIUM = next(filter(None, map(shutil.which, (os.environ.get("WITNESS_CHROMIUM", ""), *BROWSERS))), None)
+"""The browser of the tests; WITNESS_CHROMIUM names another one."""
 
 
 OPUS = sound._opus

@@ -313,3 +313,72 @@ def test_one_key_stops_at_the_word_just_heard(read):
     page.keyboard.press("F9")
     page.keyboard.press("F2")
     assert "Zanzibar" in " ".join(text for _, text in reader.said())
+
+
+def pull(page, place, target, *, side: float = 0.0) -> None:
+    """Drag what is selected at a place to the beginning of another one, or with `side` 1 to its end."""
+    (box, to) = (one.bounding_box() for one in (place, target))
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 9, box["y"] + box["height"] / 2 + 5)
+    page.mouse.move(to["x"] + 1 + side * (to["width"] - 2), to["y"] + to["height"] / 2, steps=5)
+    page.mouse.up()
+
+
+def choose(page, paragraph: int, first: int, count: int, back: bool = False) -> None:
+    """Select some words of a paragraph, with the caret at their end or with `back` at their beginning."""
+    word(page, paragraph, first).click()
+    page.evaluate(
+        """([paragraph, first, last, back]) => {
+            const words = document.querySelectorAll("article.p")[paragraph].querySelectorAll(".w");
+            const ends = [[words[first].firstChild, 0], [words[last].firstChild, words[last].textContent.length]];
+            getSelection().setBaseAndExtent(...(back ? ends.reverse() : ends).flat());
+        }""",
+        [paragraph, first, first + count - 1, back],
+    )
+    page.wait_for_timeout(600)  # or the next press is a double click
+
+
+@pytest.mark.parametrize(("source", "target"), [(3, 0), (0, 3), (0, 1), (3, 3)])
+@pytest.mark.parametrize("side", [0.0, 1.0])
+def test_dragged_words_arrive_and_are_one_step(writer, source, target, side):
+    page, before = writer.page, writer.said()
+    words = [text.split() for _, text in before]
+    choose(page, source, 0, 2, back=side == 1.0)
+    place = len(words[target]) - 1 if side or source == target else 1
+    pull(page, word(page, source, 0), word(page, target, place), side=side)
+    settled(writer)
+    moved = words[source][:2]
+    at = place + int(side)
+    expected = [list(some) for some in words]
+    expected[target] = [*words[target][:at], *moved, *words[target][at:]]
+    expected[source] = expected[source][2:]
+    if source == target:
+        expected[target] = [*words[source][2:at], *moved, *words[source][at:]]
+    after = [text.split() for _, text in writer.said()]
+    assert after == expected
+    page.keyboard.press("Control+z")
+    assert writer.said() == before
+
+
+def test_words_dragged_out_of_the_text_stay_there_too(writer):
+    page, before = writer.page, writer.said()
+    page.keyboard.press("Control+f")
+    choose(page, 3, 0, 1)
+    pull(page, word(page, 3, 0), page.locator("#query"))
+    settled(writer)
+    assert page.input_value("#query").strip() == before[3][1].split()[0]
+    assert writer.said() == before
+    word(page, 3, 0).click()
+    page.keyboard.press("Home")
+    page.evaluate("""() => {
+        const data = new DataTransfer(), at = document.querySelectorAll("article.p")[3].querySelector(".w");
+        data.setData("text/plain", "from\\nelsewhere");
+        const { x, y, height } = at.getBoundingClientRect();
+        const clientX = x + 1, clientY = y + height / 2;
+        at.dispatchEvent(new DragEvent("drop", {
+            dataTransfer: data, clientX, clientY, bubbles: true, cancelable: true,
+        }));
+    }""")
+    settled(writer)
+    assert writer.said()[3][1] == f"from elsewhere {before[3][1]}"

@@ -177,3 +177,21 @@ export function overtyped(transcript, { texts, owner, paragraphOf }, given, text
   });
   return made;
 }
+
+/** Return the texts of two lists of words once some letters of the first are moved into the second, which may be the same.
+    @param {string} from @param {string} to @param {boolean} same
+    @param {[number, number]} cut letters before and after which it is cut @param {number} at letters before it arrives */
+export function carried(from, to, same, [first, end], at) {
+  const cuts = [first, end].map((count) => placeAfter(from, count, true)), text = from.slice(...cuts).trim();
+  const rest = from.slice(0, cuts[0]) + from.slice(cuts[1]);
+  if (!same) return [rest, inserted(to, text, at)];
+  const both = inserted(rest, text, at > first ? Math.max(first, at - letters(text)) : at);
+  return [both, both];
+}
+
+/** Return a text with another one in it, apart from the words around it. @param {string} into @param {string} text @param {number} at letters before it */
+export function inserted(into, text, at) {
+  const place = placeAfter(into, at, true), before = into.slice(0, place), after = into.slice(place);
+  const within = /\S$/u.test(before) && /^\S/u.test(after);
+  return within ? before + text + after : `${before.trimEnd()} ${text} ${after.trimStart()}`.trim();
+}

@@ -1,12 +1,12 @@
 // @ts-check
 /* Writing in the transcript: a paragraph is a field, and what is typed there becomes steps a moment later. */
 import { isAcross, leave, takeOut, textAcross } from "./across.js";
-import { atEdge, before, blockOf, fieldNow, hold, inOuterLine, putCaret, wordsIn } from "./caret.js";
+import { atEdge, before, blockOf, fieldNow, fieldOf, hold, inOuterLine, putCaret, textTo, wordsIn } from "./caret.js";
 import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
 import { $, around, composes, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
-import { beginning, over, overtyped, respelled, rewriting, letters } from "./retyped.js";
+import { beginning, carried, inserted, letters, over, overtyped, respelled, rewriting } from "./retyped.js";
 import { resume, seek } from "./sound.js";
 import { on, page, redo, refused, take, tell, transcript, undo, words } from "./state.js";
 import { keep, kept } from "./storage.js";
@@ -195,6 +195,45 @@ for (const kind of /** @type {const} */ (["copy", "cut"])) {
   });
 }
 
+/* ---------- dragging: what goes and what comes are one step ---------- */
+
+/** Words of a field, and the letters before the start and the end of what is dragged. @type {{ list: number[], cut: [number, number] } | null} */
+let dragged = null;
+
+feed.addEventListener("dragstart", (event) => {
+  const said = fieldNow();
+  event.dataTransfer?.clearData("text/html"); // it has styles, which the policy of the page forbids
+  dragged = said && { list: wordsIn(said), cut: [letters(before(said, true) ?? ""), letters(before(said) ?? "")] };
+});
+feed.addEventListener("dragend", () => { dragged = null; });
+feed.addEventListener("drop", (event) => {
+  if (!page.writing) return;
+  event.preventDefault();
+  const at = document.caretPositionFromPoint?.(event.clientX, event.clientY), said = fieldOf(at?.offsetNode);
+  const text = event.dataTransfer?.getData("text/plain").replace(/\s+/gu, " ").trim(), from = dragged;
+  if (!at || !said || !text) return;
+  const to = wordsIn(said), count = letters(textTo(said, at.offsetNode, at.offset) ?? "");
+  settle();
+  const textOf = (/** @type {number[]} */ list) => list.map((w) => page.texts[w]).join("").trimStart();
+  const same = from?.list[0] === to[0];
+  if (from && same && from.cut[0] <= count && count <= from.cut[1]) return;
+  const [rest, now] = from ? carried(textOf(from.list), textOf(to), same, from.cut, count) : ["", inserted(textOf(to), text, count)];
+  const both = new Map([...(from ? respelled(page.texts, from.list, rest) : []), ...respelled(page.texts, to, now)]);
+  take(...rewriting(transcript, page.texts, both));
+  caretAfter(to, count + (from && same && from.cut[0] < count ? 0 : letters(text)));
+});
+
+/** Put the caret into some words, after so many letters. @param {readonly number[]} list @param {number} count */
+function caretAfter(list, count) {
+  let left = count;
+  const w = list.find((each) => {
+    const here = left <= letters(page.texts[each]);
+    if (!here) left -= letters(page.texts[each]);
+    return here && page.place[each] >= 0;
+  });
+  if (w !== undefined) putCaret(w, left);
+}
+
 /* ---------- typing ---------- */
 
 feed.addEventListener("input", (event) => {
@@ -231,7 +270,8 @@ feed.addEventListener("focusout", (event) => {
   if (typed && event.target === typed.said && !pressed) queueMicrotask(settle);
 });
 feed.addEventListener("beforeinput", (event) => {
-  if (event.inputType === "historyUndo") undoTyped();
+  if (["deleteByDrag", "insertFromDrop"].includes(event.inputType)) event.preventDefault();
+  else if (event.inputType === "historyUndo") undoTyped();
   else if (event.inputType === "historyRedo") redo();
   else if (isAcross()) {
     if (BREAKS.includes(event.inputType)) splitAcross();
