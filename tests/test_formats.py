@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import delicate
 from test_writers import GHOST, LONG, REPLY, UNHEARD, listened, said, transcript
 from witness.bench import lines
 from witness.errors import UsageError, WitnessError
@@ -450,6 +451,28 @@ def test_without_words_there_are_speakers_and_times(form):
     text = written(form, SPEAKERS_ONLY)
     assert "SPEAKER_01" in text
     assert "5.0" in text
+
+
+# --- scripts that need invisible characters ---
+
+
+@pytest.mark.parametrize("form", [form for form in Format if form != Format.RTTM])
+def test_no_format_changes_a_word(form):
+    """Each format has the words of all scripts, joiners and marks included."""
+    if form == Format.DOCX:
+        pytest.importorskip("docx")
+    spoken = said("SPEAKER_00", 1.0, " ".join(delicate.WORDS))
+    content = writers.content(transcript([spoken]), form)
+    if form == Format.DOCX:
+        text = " ".join(text for _, text in paragraphs(content))
+    elif form.about.binary:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            text = " ".join(archive.read(name).decode("utf-8", "replace") for name in archive.namelist())
+    else:
+        text = content.decode()
+    if form.about.media_type == "application/json":
+        text = json.dumps(json.loads(text), ensure_ascii=False)
+    assert [word for word in delicate.WORDS if word not in text] == []
 
 
 # --- names of files ---

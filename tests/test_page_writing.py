@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+import delicate
 import talks
 from test_page import browser as browser
 from test_page import case as case
@@ -15,6 +16,8 @@ from test_page import encoded_once as encoded_once
 from test_page import heard as heard
 from test_page import read as read
 from test_page import redo
+from witness.schema import Turn
+from witness.transcript import store
 
 HERE = """() => [document.activeElement.id || document.activeElement.className, getSelection().toString()]"""
 
@@ -331,7 +334,7 @@ def choose(page, paragraph: int, first: int, count: int, back: bool = False) -> 
     page.evaluate(
         """([paragraph, first, last, back]) => {
             const words = document.querySelectorAll("article.p")[paragraph].querySelectorAll(".w");
-            const ends = [[words[first].firstChild, 0], [words[last].firstChild, words[last].textContent.length]];
+            const end = words[last].firstChild, ends = [[words[first].firstChild, 0], [end, end.length]];
             getSelection().setBaseAndExtent(...(back ? ends.reverse() : ends).flat());
         }""",
         [paragraph, first, first + count - 1, back],
@@ -382,3 +385,67 @@ def test_words_dragged_out_of_the_text_stay_there_too(writer):
     }""")
     settled(writer)
     assert writer.said()[3][1] == f"from elsewhere {before[3][1]}"
+
+
+@pytest.fixture
+def delicate_talk():
+    """Two people say the words of all scripts, each in a paragraph."""
+    text = " ".join(["first", *delicate.WORDS, "last"])
+    words = [*talks.spread(text, "SPEAKER_00", 0.0, 9.0), *talks.spread(text, "SPEAKER_01", 9.5, 18.5)]
+    return talks.transcript(words, [Turn(0.0, 9.0, "SPEAKER_00"), Turn(9.5, 18.5, "SPEAKER_01")])
+
+
+@pytest.mark.parametrize("edit", ["type", "paste", "delete", "split", "join", "drag", "across", "ime"])
+def test_no_edit_changes_a_word_of_any_script_that_it_does_not_touch(read, tmp_path, delicate_talk, edit):
+    reader = read(delicate_talk, permissions=["clipboard-read", "clipboard-write"])
+    store.save(delicate_talk, [("json", tmp_path / "call.json")])
+    page, family = reader.page, delicate.WORDS[9]
+    page.click("#write")
+    word(page, 0, 0).click()
+    page.keyboard.press("Control+End")
+    first, second = (["first", *delicate.WORDS, "last"] for _ in range(2))
+    if edit == "type":
+        page.keyboard.type(" abc")
+        first.append("abc")
+    elif edit == "paste":
+        page.evaluate("text => navigator.clipboard.writeText(text)", f" {family}\u0007 a\u2028b")
+        page.keyboard.press("Control+v")
+        first += [family, "a", "b"]
+    elif edit == "delete":
+        for _ in range(5):
+            page.keyboard.press("Backspace")
+        word(page, 0, 0).click()
+        page.keyboard.press("Home")
+        for _ in range(6):
+            page.keyboard.press("Delete")
+        first = first[1:-1]
+    elif edit == "split":
+        word(page, 0, 2).click()
+        page.keyboard.press("Enter")
+        page.keyboard.type("abc")
+    elif edit == "join":
+        page.keyboard.press("Delete")
+    elif edit == "drag":
+        choose(page, 0, 0, 1)
+        pull(page, word(page, 0, 0), word(page, 1, len(second) - 1))
+        second.insert(-1, first.pop(0))
+    elif edit == "across":
+        drag(page, word(page, 0, len(first) - 1), word(page, 1, 4))
+        page.keyboard.type("abc")
+        first[-1:], second[:4] = ["abc"], []
+    else:
+        session = page.context.new_cdp_session(page)
+        session.send("Input.imeSetComposition", {"selectionStart": 1, "selectionEnd": 1, "text": "に"})
+        session.send("Input.insertText", {"text": "日本"})
+        first[-1] += "日本"
+    settled(reader)
+    shown = [text for _, text in reader.said()]
+    assert (
+        " ".join(shown).replace("abc", "").split() == " ".join([*first, *second]).replace("abc", "").split()
+    )
+    assert "\u0007" not in " ".join(shown)
+    reader.save(tmp_path / "c.json")
+    redo(tmp_path / "call.json", "--corrections", tmp_path / "c.json", "-f", "json,txt,html", "-q")
+    texts = "".join(entry.text for entry in store.read(tmp_path / "call.json").words).split()
+    assert texts == " ".join(shown).split()
+    assert [text for _, text in read(tmp_path / "call.html").said()] == shown

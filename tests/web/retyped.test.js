@@ -1,7 +1,7 @@
 /* What is typed into a paragraph, and which word it belongs to. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { retyped } from "../../src/witness/web/editor/retyped.js";
+import { printed, retyped } from "../../src/witness/web/editor/retyped.js";
 
 const spaced = (text) => text.split(" ").map((word, n) => (n ? ` ${word}` : word));
 const became = (before, typed) => retyped(spaced(before), typed);
@@ -61,4 +61,18 @@ test("thousands of words are compared in a moment", () => {
   const many = Array.from({ length: 3000 }, (_, n) => `w${n}`);
   const typed = many.map((word) => `${word}x`).join(" ");
   assert.equal(retyped(spaced(many.join(" ")), typed).filter(Boolean).join(" "), typed);
+});
+
+test("a passage with spaces of its own stays what it is beside other changes", () => {
+  assert.deepEqual(retyped(["so", " 10\u00a0000", " it  is", " now"], "So 10 000 it is now then"), ["So", "10\u00a0000", "it  is", "now then"]);
+});
+
+test("two places of a script without spaces leave the words between them alone", () => {
+  assert.deepEqual(retyped(["今日", "は", "雨", "です"], "昨日は雨でした"), ["昨日", "は", "雨", "でした"]);
+});
+
+test("joiners, marks and parts of emoji in words that were left alone or typed", () => {
+  const before = ["می‌خواهم", " \u200fשלום", " 👨‍👩‍👧"];
+  assert.deepEqual(retyped(before, "می‌خواهم \u200fשלום 👨‍👩‍👧 👩🏽‍🚀"), ["می‌خواهم", "\u200fשלום", "👨‍👩‍👧 👩🏽‍🚀"]);
+  assert.equal(printed("👩🏽‍🚀\u0007 a\u2028b می‌خواهم"), "👩🏽‍🚀 a b می‌خواهم");
 });

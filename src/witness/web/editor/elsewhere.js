@@ -9,7 +9,7 @@ import { page, take, transcript, words } from "./state.js";
 let latest = null;
 
 /** A text without the signs around it. @param {string} text */
-const bare = (text) => text.trim().replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "");
+const bare = (text) => text.trim().replace(/^[^\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]+$/gu, "");
 
 /** Return the places of a text that stands by itself, written just so. @param {string} before @returns {Range[]} */
 function places(before) {

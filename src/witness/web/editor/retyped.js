@@ -13,37 +13,33 @@ const ALONE = 0.7; // the cost of a word that went or came, where one that becam
     @returns {string[]} the text of each now, without spaces around it; "": it went */
 export function retyped(before, typed) {
   const bare = before.map((text) => text.trim());
-  const after = typed.trim().split(/\s+/u).filter(Boolean);
-  const spaced = before.some((text, n) => n > 0 && text !== text.trimStart());
-  if (!spaced && before.length > 1) return unspaced(bare, after.join(" "));
-  let first = 0, end = bare.length, last = after.length; // equal words at both ends are left out
-  while (first < end && first < last && bare[first] === after[first]) first += 1;
-  while (end > first && last > first && bare[end - 1] === after[last - 1]) { end -= 1; last -= 1; }
-  if (first > 0) first -= 1; // words that came belong to the one before
+  const spaced = before.length < 2 || before.some((text, n) => n > 0 && text !== text.trimStart());
+  /** The parts that are compared: without the spaces between them, or in a script without spaces the characters. @param {string} text */
+  const split = (text) => (spaced ? text.split(/\s+/u).filter(Boolean) : [...text.replace(/\s+/gu, " ")]);
+  const parts = bare.flatMap((text, n) => (text ? split(text) : [""]).map((part) => ({ part, n })));
+  const old = parts.map(({ part }) => part), after = split(typed.trim());
+  let first = 0, end = old.length, last = after.length; // equal parts at both ends are left out
+  while (first < end && first < last && old[first] === after[first]) first += 1;
+  while (end > first && last > first && old[end - 1] === after[last - 1]) { end -= 1; last -= 1; }
+  if (first > 0) first -= 1; // parts that came belong to the one before
   else if (first === end && first < last) { end += 1; last += 1; }
-  const changed = inPairs(bare.slice(first, end), after.slice(first, last));
-  return [...bare.slice(0, first), ...changed, ...bare.slice(end)];
-}
-
-/** Do so for a script without spaces: all between equal characters at both ends is one passage.
-    @param {readonly string[]} bare @param {string} typed */
-function unspaced(bare, typed) {
-  let first = 0, end = bare.length, from = 0, to = typed.length;
-  while (first < end && typed.startsWith(bare[first], from)) { from += bare[first].length; first += 1; }
-  while (end > first && typed.slice(from, to).endsWith(bare[end - 1])) { end -= 1; to -= bare[end].length; }
-  const now = [...bare];
-  if (first === end && from < to) {
-    if (first > 0) { first -= 1; from -= bare[first].length; } else { end += 1; to += bare[first].length; }
-  }
-  for (let n = first; n < end; n += 1) now[n] = n === first ? typed.slice(from, to).trim() : "";
-  return now;
+  const between = spaced ? " " : "";
+  const changed = [...old.slice(0, first), ...inPairs(old.slice(first, end), after.slice(first, last), between), ...old.slice(end)];
+  /** @type {string[][]} */
+  const texts = bare.map(() => []);
+  const same = bare.map(() => true);
+  parts.forEach(({ part, n }, at) => {
+    if (changed[at]) texts[n].push(changed[at]);
+    if (changed[at] !== part) same[n] = false;
+  });
+  return bare.map((text, n) => (same[n] ? text : texts[n].join(between).trim()));
 }
 
 /** The cheapest way from some words to others: which became which, which went, and which came.
-    @param {readonly string[]} before @param {readonly string[]} after */
-function inPairs(before, after) {
+    @param {readonly string[]} before @param {readonly string[]} after @param {string} between words that share a place */
+function inPairs(before, after, between) {
   const rows = before.length, columns = after.length, wide = columns + 1;
-  if (!rows || rows * columns > MOST) return before.map((_, n) => (n ? "" : after.join(" ")));
+  if (!rows || rows * columns > MOST) return before.map((_, n) => (n ? "" : after.join(between)));
   const cost = new Float64Array((rows + 1) * wide);
   for (let r = rows; r >= 0; r -= 1) {
     for (let c = columns; c >= 0; c -= 1) {
@@ -74,7 +70,7 @@ function inPairs(before, after) {
     }
   }
   if (ahead.length) now[0].push(...ahead);
-  return now.map((texts) => texts.join(" "));
+  return now.map((texts) => texts.join(between));
 }
 
 /** Return the difference of two words, 0 to 1. @param {string} one @param {string} other */
@@ -153,10 +149,13 @@ export function rewriting(transcript, texts, wanted) {
   return gone.length ? [...made, { kind: "text", text: "", pieces: piecesOf(transcript, gone) }] : made;
 }
 
+/** Return a text without the characters that break lines or command a terminal; those that Persian, Hindi and emoji need stay. @param {string} text */
+export const printed = (text) => text.replace(/[\p{Cc}\p{Cs}]+/gu, (run) => (/\s/u.test(run) ? " " : "")).replace(/\s+/gu, " ").trim();
+
 /** Return the new text of each word once their text is another. @param {readonly string[]} texts @param {readonly number[]} list @param {string} text */
 export function respelled(texts, list, text) {
   const now = retyped(list.map((w) => texts[w]), text);
-  return new Map(list.map((w, n) => [w, now[n]]));
+  return new Map(list.map((w, n) => [w, now[n] === texts[w].trim() ? now[n] : printed(now[n])]));
 }
 
 /** Return the corrections once the field says `text`: the words of the same speaker before and after it become one paragraph.

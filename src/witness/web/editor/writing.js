@@ -6,7 +6,7 @@ import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
 import { $, around, composes, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
-import { beginning, carried, inserted, letters, over, overtyped, respelled, rewriting } from "./retyped.js";
+import { beginning, carried, inserted, letters, over, overtyped, printed, respelled, rewriting } from "./retyped.js";
 import { resume, seek } from "./sound.js";
 import { on, page, redo, refused, take, tell, transcript, undo, words } from "./state.js";
 import { keep, kept } from "./storage.js";
@@ -71,8 +71,8 @@ export function settle() {
   if (!now) return false;
   typed = null;
   page.typing = false;
-  const text = (now.said.textContent ?? "").replace(/[\s\p{C}]+/gu, (run) => (/\s/u.test(run) ? " " : "")).trim();
-  const made = now.gap >= 0 ? filled(now, text) : now.how ? overtyped(transcript, page, now.how, text)
+  const text = now.said.textContent ?? "";
+  const made = now.gap >= 0 ? filled(now, printed(text)) : now.how ? overtyped(transcript, page, now.how, text)
     : rewriting(transcript, page.texts, respelled(page.texts, now.list, text));
   const trouble = made.map((one) => (one.kind === "text" || one.kind === "fill" ? checkText(one.text) : null)).find(Boolean);
   if (trouble) toast(trouble);
