@@ -179,6 +179,28 @@ def short(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.fixture
+def certificate(tmp_path):
+    """The files of a certificate for 127.0.0.1, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("a certificate is made by openssl, which is not here")
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    about = ["-days", "1", "-subj", "/CN=desk", "-addext", "subjectAltName=IP:127.0.0.1"]
+    into = ["-out", str(files[0]), "-keyout", str(files[1])]
+    subprocess.run([*request, *about, *into], check=True, capture_output=True)
+    return files
+
+
 @pytest.fixture(scope="session")
 def diarized(of_the_run):
     """The call with the builtin models and no words, on one thread, which its result does not depend on."""

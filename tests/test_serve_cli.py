@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
+import socket
 import ssl
 import stat
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from importlib.util import find_spec
 
 import pytest
@@ -128,28 +129,6 @@ def test_a_machine_without_a_display_opens_no_browser_of_a_terminal(monkeypatch)
     assert not server.browse("http://127.0.0.1:1/")
 
 
-@pytest.fixture
-def certificate(tmp_path):
-    """The files of a certificate for 127.0.0.1, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("a certificate is made by openssl, which is not here")
-    files = tmp_path / "cert.pem", tmp_path / "key.pem"
-    request = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    about = ["-days", "1", "-subj", "/CN=desk", "-addext", "subjectAltName=IP:127.0.0.1"]
-    into = ["-out", str(files[0]), "-keyout", str(files[1])]
-    subprocess.run([*request, *about, *into], check=True, capture_output=True)
-    return files
-
-
 @POSIX
 def test_others_are_invited_to_a_desk_that_encrypts(tmp_path, certificate):
     cert, key = certificate
@@ -190,6 +169,31 @@ def test_others_are_invited_to_a_desk_that_encrypts(tmp_path, certificate):
     finally:
         server.kill()
         server.communicate()
+
+
+@POSIX
+def test_idle_connections_without_a_handshake_do_not_stop_a_desk_that_encrypts(tmp_path, certificate):
+    cert, key = certificate
+    (tmp_path / "recordings").mkdir()
+    files = 'ulimit -n 256; exec "$@"'  # of the desk: fewer than the connections
+    command = [sys.executable, "-m", "witness", "serve", "recordings", "--port", "0", "--offline"]
+    more = ["--no-browser", "--token", "0123456789abcdef", "--cert", str(cert), "--key", str(key)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    desk = subprocess.Popen(["/bin/sh", "-c", files, "sh", *command, *more], cwd=tmp_path, **pipes)
+    with ExitStack() as idle:
+        try:
+            address = desk.stdout.readline().strip().partition("?ticket=")[0]
+            place = "127.0.0.1", int(address.rstrip("/").rpartition(":")[2])
+            for _ in range(400):
+                idle.enter_context(socket.create_connection(place, timeout=20))
+            context = ssl.create_default_context(cafile=str(cert))
+            for _ in range(10):
+                request = urllib.request.Request(f"{address}health")  # noqa: S310
+                with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
+                    assert answer.status == 200
+        finally:
+            desk.send_signal(signal.SIGINT)
+            assert "no more connections" not in desk.communicate()[1]
 
 
 class Silent(urllib.request.HTTPRedirectHandler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -18,7 +19,15 @@ import pytest
 from conftest import in_process
 from recordings import OPTIONS, children, gone, make
 from witness import Engine
-from witness.errors import CancelledError, ConflictError, InputError, ModelError, UsageError, WitnessError
+from witness.errors import (
+    CancelledError,
+    ConflictError,
+    InputError,
+    ModelError,
+    OutputError,
+    UsageError,
+    WitnessError,
+)
 from witness.options import Options, Runtime
 from witness.serve import queue as queues
 from witness.serve.library.index import Index
@@ -27,6 +36,7 @@ from witness.serve.queue import BusyError, Queue, UnknownError, free_name
 from witness.storage import atomic
 from witness.transcript import vocabulary
 from witness.work import overrides, produce
+from witness.work import queue as work_queue
 from witness.work.eta import Estimate
 from witness.work.folder import BatchRequest, Folder, locked, size_and_mtime
 from witness.work.manifest import Entry, Manifest
@@ -303,6 +313,58 @@ def test_a_full_disk_ends_what_waits_until_somebody_tries_again(tmp_path, hands)
         assert all("No space left" in one.why for one in queue.board.statuses())
         queue.retry(standings[1].id)
         wait_for(lambda: "b.wav" in hands[0].jobs)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (Hands, "submit"),
+        (Manifest, "__init__"),
+        (Manifest, "append"),
+        (Folder, "in_the_way"),
+        (sys, "resolve"),
+    ],
+)
+def test_recordings_wait_while_the_desk_has_no_free_files(tmp_path, hands, monkeypatch, module, name):
+    """A stranger's connections take them; what waits must not fail for that."""
+    monkeypatch.setattr(queues, "PATIENCE", 0.1)
+    monkeypatch.setattr(work_queue, "PAUSE", 0.1)
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
+        for number in "ab":
+            added(queue, given(tmp_path), f"{number}.wav")
+        wait_for(lambda: hands[0].jobs)
+    lacking, raised = [True], []
+    monkeypatch.setattr(sys, "resolve", lambda _: SETTINGS, raising=False)
+    real = getattr(module, name)
+
+    def fail(*args, **options):
+        main = threading.current_thread() is threading.main_thread()
+        if main or not lacking:
+            return real(*args, **options)
+        raised.append(OSError(errno.EMFILE, "Too many open files"))
+        if module is not Hands:
+            raise OutputError("it cannot be written") from raised[-1]
+        future = Future()
+        future.set_exception(raised[-1])
+        return future
+
+    def finish_next():
+        wait_for(lambda: hands[1].jobs)
+        (recording,) = hands[1].jobs
+        hands[1].finish(recording)
+        del hands[1].jobs[recording]
+
+    monkeypatch.setattr(module, name, fail)
+    with desk(tmp_path, lambda overrides: sys.resolve(overrides)) as queue:
+        if name == "append":
+            finish_next()
+        wait_for(lambda: len(raised) > (2 if name != "append" else 0))
+        assert {status.state for status in queue.board.statuses()} <= {"waiting", "working"}
+        lacking.clear()
+        finish_next()
+        finish_next()
+        wait_for(lambda: not queue.board.states())
+        assert {status.state for status in queue.board.statuses()} == {"done"}
 
 
 def test_what_nobody_foresaw_is_why_it_failed_and_the_queue_goes_on(tmp_path, hands, monkeypatch):

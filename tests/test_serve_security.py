@@ -9,7 +9,9 @@ import json
 import logging
 import re
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -446,6 +448,30 @@ def test_many_idle_connections_at_once_push_out_one_each(port, monkeypatch):
         waiting = [stack.enter_context(connected(port)) for _ in range(100)]
         for connection in waiting[:-3]:
             assert rest_of(connection) == b""
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"])
+def test_connections_without_a_handshake_are_few_and_end_soon(desk, monkeypatch, certificate, sent):
+    monkeypatch.setattr(server, "MOST_IDLE", 3)
+    monkeypatch.setattr(server, "HANDSHAKE", 3.0)
+    listening = server.bind("127.0.0.1", 0)
+    with ExitStack() as stack:
+        stack.enter_context(server.serving(app(desk), listening, server.Certificate(*certificate)))
+        port = listening.getsockname()[1]
+        waiting = [stack.enter_context(connected(port)) for _ in range(6)]
+        begun = time.monotonic()
+        for connection in waiting[:3]:
+            assert rest_of(connection) == b""
+        assert time.monotonic() - begun < 3.0  # pushed out, long before the handshake is late
+        waiting[-1].sendall(sent)
+        for connection in waiting[3:]:
+            assert b"200 OK" not in rest_of(connection)
+        assert time.monotonic() - begun < 20.0
+        context = ssl.create_default_context(cafile=str(certificate[0]))
+        with connected(port) as plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+            secure.sendall(head("/take", "Connection: close", method="GET"))
+            assert rest_of(secure).startswith(b"HTTP/1.1 200")
+    assert server._idle == {}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import ENOMEM
+from errno import EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM
 
 
 class WitnessError(Exception):
@@ -116,6 +116,20 @@ def lacks_memory(error: BaseException | None) -> bool:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
             return True
         if any(words in str(error) for words in _NO_MEMORY):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+_EXHAUSTED = {EMFILE, ENFILE, ENOBUFS, EAGAIN, ENOMEM}
+
+
+def lacks_resources(error: BaseException | None) -> bool:
+    """Tell whether `error` or one of its causes reports a lack of files, processes, threads or memory."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+            return True
+        if "can't start new thread" in str(error):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -138,7 +138,7 @@ def serve_command(
         )
     certificate = None if cert is None or key is None else server.Certificate(cert, key)
     if certificate is not None:
-        certificate.check()
+        certificate.load()
     people = () if users is None else roles.read(users)
     public = (public or "").rstrip("/")
     names = (*server.names(host), *([urlsplit(public).hostname or ""] if public else []))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from witness.child import one_line
-from witness.errors import ConflictError, InputError, OutputError, WitnessError, writing
+from witness.errors import ConflictError, InputError, OutputError, WitnessError, lacks_resources, writing
 from witness.formats import output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
@@ -233,7 +233,10 @@ class ResolvedModels:
                 future = self._futures[overrides] = Future()
                 future.set_running_or_notify_cancel()  # so that no client can cancel it
                 resolve = partial(self._resolve, overrides)
-                threading.Thread(target=_fulfill, args=(future, resolve), daemon=True).start()
+                try:
+                    threading.Thread(target=_fulfill, args=(future, resolve), daemon=True).start()
+                except RuntimeError as error:  # no room for another thread
+                    future.set_exception(error)
             return future
 
     def ready(self, overrides: JobOverrides = JobOverrides()) -> Settings | None:
@@ -451,7 +454,8 @@ class Queue(Observer):
         blocked = False
         while self._jobs.run_step(PATIENCE if blocked else None):
             self._submit_next()
-            blocked = bool(self._jobs.waiting) and self._manifest is None
+            idle = self._manifest is None or self._jobs.paused or not self._jobs.working
+            blocked = bool(self._jobs.waiting) and idle
             seconds = self._jobs.forecast.expect(self._jobs.waiting.values())
             self._seconds_after = None if seconds is None else seconds / self._pool.workers
         self._pool.__exit__(None, None, None)
@@ -463,10 +467,16 @@ class Queue(Observer):
             self._jobs.submit_next()
         except ConflictError as error:
             self._change(next(iter(self._jobs.waiting.values())), why=str(error))
-        except WitnessError as error:
-            self._fail_waiting(str(error))
         except Exception as error:  # it must not end the queue
-            self._fail_waiting(f"{type(error).__name__}: {one_line(error)}; this is a bug, please report it")
+            if lacks_resources(error):
+                self._jobs.pause()
+                self._change(next(iter(self._jobs.waiting.values())), why=one_line(error))
+            elif isinstance(error, WitnessError):
+                self._fail_waiting(str(error))
+            else:
+                self._fail_waiting(
+                    f"{type(error).__name__}: {one_line(error)}; this is a bug, please report it"
+                )
         if self._jobs.idle:
             self._leave()
 
@@ -480,7 +490,11 @@ class Queue(Observer):
                 raise
             except WitnessError:
                 raise ConflictError(f"a batch is at work in {out.name}; wait until it has ended") from None
-            self._manifest = Manifest(out / MANIFEST)
+            try:
+                self._manifest = Manifest(out / MANIFEST)
+            except OutputError:
+                self._leave()
+                raise
             transaction.tidy([out])
         return self._manifest
 
@@ -503,6 +517,8 @@ class Queue(Observer):
             return None
         if (error := future.exception()) is not None:
             del self._requested[models]
+            if lacks_resources(error):
+                raise error
             self._fail_waiting(one_line(error), models)
             self._jobs.call(_look)
             return None
@@ -543,6 +559,11 @@ class Queue(Observer):
         self._change(item, state=entry.state, why=entry.why, **_NO_WORK, **share)
 
     def unwritable(self, item: Entry, error: OutputError) -> None:
+        if lacks_resources(error):
+            self._jobs.pause()
+            self._jobs.add(item)
+            self.postponed(item, str(error))
+            return
         self._change(item, state="failed", why=str(error), **_NO_WORK)
         self._fail_waiting(str(error))  # their results cannot be written either
 

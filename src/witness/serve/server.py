@@ -14,11 +14,11 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,7 +26,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from witness.errors import InputError, UsageError, WitnessError
+from witness.errors import InputError, UsageError, WitnessError, lacks_resources
 from witness.serve import browser_recordings, errors
 from witness.serve.app_state import AppState
 from witness.serve.openai import routes as openai
@@ -37,6 +37,12 @@ PORT = 8420
 """The usual port."""
 MOST_IDLE = 64
 """Idle connections of one peer; a browser has six."""
+QUEUED = 256
+"""Connections that wait in the system for the server."""
+ACCEPTED = 32
+"""Connections accepted at a time. Four times as many may be open before too many idle ones are closed."""
+HANDSHAKE = 5.0
+"""Seconds for the handshake of a connection that is encrypted."""
 PATIENCE = 30.0
 """Seconds for the head of a request to arrive."""
 GRACE = 0.3
@@ -67,7 +73,7 @@ def bind(host: str, port: int | None) -> socket.socket:
         choices = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)
         # Browsers try IPv4 first.
         family, _, _, _, local = min(choices, key=lambda choice: choice[0] != socket.AF_INET)
-        listening = socket.create_server(local[:2], family=family, backlog=256)
+        listening = socket.create_server(local[:2], family=family, backlog=QUEUED)
         # Connections inherit it. Otherwise the body of an answer waits 40 ms for the receipt of its head.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
@@ -132,14 +138,13 @@ class Certificate:
     cert: Path
     key: Path
 
-    def check(self) -> None:
+    def load(self) -> ssl.SSLContext:
         """Load certificate and key. Raises InputError if they do not work together."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-                self.cert,
-                self.key,
-                password=lambda: "",  # or it would ask on the terminal
-            )
+            # Without a password it would ask on the terminal.
+            context.load_cert_chain(self.cert, self.key, password=lambda: "")
+            return context
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             why = f" ({error.strerror})" if type(error) is PermissionError else ""
             raise InputError(
@@ -162,9 +167,10 @@ def serving(
     app: ASGIApp, listening: socket.socket, certificate: Certificate | None = None
 ) -> Iterator[threading.Thread]:
     """Answer requests meanwhile, in a thread; yields it once it does."""
+    context = None if certificate is None else certificate.load()
     config = uvicorn.Config(
         app,
-        http=PatientProtocol,
+        http=cast("type[asyncio.Protocol]", partial(PatientProtocol, context=context)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -173,8 +179,7 @@ def serving(
         server_header=False,
         timeout_keep_alive=int(PATIENCE),
         timeout_graceful_shutdown=1,
-        ssl_certfile=None if certificate is None else certificate.cert,
-        ssl_keyfile=None if certificate is None else certificate.key,
+        backlog=ACCEPTED,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],), name="serve", daemon=True)
@@ -182,6 +187,8 @@ def serving(
     try:
         while thread.is_alive() and not server.started:
             thread.join(0.01)
+        with suppress(OSError):  # the port was closed meanwhile
+            listening.listen(QUEUED)  # asyncio has set it to the number of ACCEPTED
         yield thread
     finally:
         server.should_exit = True
@@ -228,8 +235,8 @@ class _ConnectionLimit(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line about too many open files and connections."""
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, OSError) and error.errno in _LIMITS:
-            _report_limit(error.strerror)
+        if error is not None and lacks_resources(error):
+            _report_limit(getattr(error, "strerror", None) or str(error))
 
 
 @cache
@@ -238,8 +245,6 @@ def _report_limit(why: str) -> None:
     print(f"witness: {why}; fix: close pages, or raise the limit (ulimit -n)", file=sys.stderr)  # noqa: T201
 
 
-_LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-
 _idle: dict[str, dict[PatientProtocol, None]] = {}
 """Idle connections of each peer, the longest wait first."""
 
@@ -247,17 +252,53 @@ _idle: dict[str, dict[PatientProtocol, None]] = {}
 class PatientProtocol(H11Protocol):
     """Protocol that closes a connection without the head of a request in time; uvicorn waits for ever.
 
-    Of too many idle connections it closes the one with the longest wait.
+    Of too many idle connections of a peer it closes the one with the longest wait, also before its handshake:
+    uvicorn learns of an encrypted connection only after that.
     """
+
+    def __init__(self, *args: Any, context: ssl.SSLContext | None = None, **options: Any) -> None:
+        """Answer in the clear without `context`."""
+        super().__init__(*args, **options)
+        self._context = context
+        self._late: asyncio.TimerHandle | None = None  # None: uvicorn does not have the connection yet
+        self._early = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
-        super().connection_made(transport)
+        self._raw = transport
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if peer else ""
         self._wait()
+        if self._context is None:
+            self._begin(transport)
+        else:
+            self._handshake = self.loop.create_task(self._encrypt(transport, self._context))
+
+    async def _encrypt(self, raw: asyncio.Transport, context: ssl.SSLContext) -> None:
+        timeouts: dict[str, Any] = {"ssl_handshake_timeout": HANDSHAKE, "ssl_shutdown_timeout": HANDSHAKE}
+        if sys.version_info < (3, 11):
+            del timeouts["ssl_shutdown_timeout"]
+        try:
+            transport = await self.loop.start_tls(raw, self, context, server_side=True, **timeouts)
+        except (OSError, RuntimeError):  # no TLS, too slow, or closed meanwhile
+            transport = None
+        if transport is None or transport.is_closing():
+            raw.abort()
+            self._leave()
+            return
+        self._begin(transport)
+        if self._early:  # it came with the end of the handshake
+            self.data_received(self._early)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
         self._late = self.loop.call_later(PATIENCE, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
         """Wait on while the head is incomplete."""
+        if self._late is None:
+            self._early += data
+            return
         before = self.cycle
         super().data_received(data)
         waits = self.cycle is None or (self.cycle is before and self.cycle.response_complete)
@@ -270,8 +311,9 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._leave()
-        self._late.cancel()
-        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+            super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
@@ -279,17 +321,13 @@ class PatientProtocol(H11Protocol):
         if not self.transport.is_closing():
             self._wait()
 
-    @property
-    def _peer(self) -> str:
-        return self.client[0] if self.client else ""
-
     def _wait(self) -> None:
         waiting = _idle.setdefault(self._peer, {})
         waiting[self] = None
         if len(waiting) > MOST_IDLE:
             oldest = next(iter(waiting))
             del waiting[oldest]  # `connection_lost` comes later, maybe after other connections
-            oldest.transport.close()
+            oldest._raw.abort()
 
     def _leave(self) -> None:
         waiting = _idle.get(self._peer, {})

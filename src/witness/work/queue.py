@@ -7,6 +7,7 @@ queue that is killed loses nothing but the work at hand.
 
 from __future__ import annotations
 
+import math
 import queue
 import time
 from collections import defaultdict, deque
@@ -19,7 +20,7 @@ from itertools import chain
 from typing import Protocol
 
 from witness.child import one_line
-from witness.errors import CancelledError, OutputError, WitnessError
+from witness.errors import CancelledError, OutputError, WitnessError, lacks_resources
 from witness.options import Runtime
 from witness.work.eta import Estimate, Forecast
 from witness.work.folder import Folder, size_and_mtime
@@ -28,6 +29,10 @@ from witness.work.produce import Job, Outcome, Segment, Watcher, nothing_said
 
 RARELY = 50
 """Time between two estimates, as a multiple of the time of one: there may be a million recordings."""
+
+
+PAUSE = 5.0
+"""Seconds without a new job after this process found no free files, processes, threads or memory."""
 
 
 class LostError(WitnessError):
@@ -98,6 +103,7 @@ class JobQueue:
         self._copies: dict[str, list[str]] = defaultdict(list)  # those that wait for the end of another one
         self._postponed: dict[str, None] = {}
         self._tried: set[str] = set()
+        self._paused_until = -math.inf
         self._inbox: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._left: float | None = None
         self._next_estimate = 0.0
@@ -115,6 +121,14 @@ class JobQueue:
     def idle(self) -> bool:
         return not self.waiting and not self.working
 
+    @property
+    def paused(self) -> bool:
+        return time.monotonic() < self._paused_until
+
+    def pause(self) -> None:
+        """Submit nothing for a while: this process lacks resources."""
+        self._paused_until = time.monotonic() + PAUSE
+
     def call(self, step: Callable[[], object] | None) -> None:
         """Have `step` called by `run_step`, from any thread; None ends the queue."""
         self._inbox.put(step)
@@ -130,6 +144,8 @@ class JobQueue:
 
     def submit_next(self) -> None:
         """Submit recordings as long as there is room for them. Raises the errors of preparing one."""
+        if self.paused:
+            return
         if not self._next and not self.working:
             self._next.extend(self._postponed)
             self._postponed.clear()
@@ -206,7 +222,9 @@ class JobQueue:
                 entry = folder.entry(item, "begun", str(error))
             else:
                 outcome = _outcome_of(item, future)
-                if outcome.later and item.output not in self._tried:
+                if lacking := lacks_resources(future.exception()):
+                    self.pause()
+                if (outcome.later and item.output not in self._tried) or (lacking and self._observer.live):
                     self._tried.add(item.output)
                     self.waiting[item.output] = item
                     self._postponed[item.output] = None
@@ -225,4 +243,5 @@ def _outcome_of(item: Entry, future: Future[Outcome]) -> Outcome:
         return future.result()
     except Exception as error:
         text = f"{type(error).__name__}: {one_line(error)}"[:300]
-        return Outcome(f"{item.source}: no worker could finish it ({text}); try again with --retry-failed", 1)
+        why = f"{item.source}: no worker could finish it ({text}); try again with --retry-failed"
+        return Outcome(why, 1, later=lacks_resources(error))
