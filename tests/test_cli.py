@@ -381,6 +381,38 @@ def test_several_formats_in_one_option(witness, clip):
     assert "'xyz' is not one of" in complaint(witness.here(clip, "-f", "srt,xyz", "-o", "out", check=2))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "CALL -o s3://bucket/out",
+        "CALL -f json -o HDFS://host/out/",
+        "CALL --known s3://voices",
+        "CALL --profile file:///tmp/trace.json",
+        "s3://bucket/call.wav",
+        "batch CALL -o s3://bucket/out",
+        "batch s3://bucket/in -o out",
+        "convert call.json -f srt -o gs://bucket/out",
+        "convert s3://bucket/call.json",
+        "redo call.json -f srt -o s3://bucket/",
+        "redo s3://bucket/call.json",
+        "serve s3://bucket/out",
+        "serve . --users s3://bucket/users.toml",
+        "enroll Anna CALL --known s3://voices",
+        "score a.rttm s3://bucket/b.rttm",
+        "bench accuracy --audio a --rttm a -o s3://bucket/out",
+        "bench speed s3://bucket/call.wav",
+        "gpu export s3://bucket/graph.zip",
+    ],
+)
+def test_addresses_are_refused_where_they_mean_nothing(tmp_path, command):
+    (tmp_path / "call.json").write_text("{}")
+    done = in_process(tmp_path, *(str(CALL) if word == "CALL" else word for word in command.split()))
+    assert done.returncode in (2, 4)
+    assert "://" in complaint(done)
+    assert "is an address" in complaint(done)
+    assert [path.name for path in tmp_path.iterdir()] == ["call.json"]
+
+
 def test_a_folder_may_be_called_anything(witness, clip):
     for name in ("2026.11", "talk.v2/", "there.abc"):
         if name == "there.abc":
@@ -460,10 +492,21 @@ def test_a_full_log_does_not_cost_the_result(witness, clip):
 
 
 def test_quiet_still_tells_of_a_failure(witness, short):
-    result = witness.here(short, "-q", "--whisper", "nope.bin", check=5)
+    (witness.folder / "half.bin").write_bytes(b"lmgg half a model")
+    result = witness.here(short, "-q", "--whisper", "half.bin", check=1)
     assert b"SPEAKER_01" in result.stdout
     (line,) = result.stderr.decode().splitlines()
-    assert "nope.bin" in line
+    assert "half.bin" in line
+
+
+@pytest.mark.parametrize("model", ["./nope.bin", "small"])
+def test_a_model_that_is_missing_is_noticed_before_the_work(witness, clip, monkeypatch, model):
+    monkeypatch.setattr("witness.audio.decode.decoded", None)  # nothing is listened to
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for _ in range(2):
+        line = complaint(witness.here(clip, "--whisper", model, "-o", "out/", check=5))
+        assert model.removeprefix("./") in line
+        assert not (witness.folder / "out").exists()
 
 
 def test_the_recording_is_never_written_over(witness):

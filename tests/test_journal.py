@@ -181,7 +181,7 @@ def test_a_run_that_was_interrupted_is_gone_on_with(talk, model, monkeypatch):
     with Journal() as journal:
         again = transcribed(talk, model, journal, notes=notes)
     assert (again.words, again.turns, again.warnings) == (plain.words, plain.turns, plain.warnings)
-    assert sum("continues where it stopped" in line for line in notes) == 1
+    assert sum("continues where an earlier one stopped" in line for line in notes) == 1
     ask = Child.ask
 
     def loading(child, request, *arguments):

@@ -302,13 +302,10 @@ def test_tracks_are_recognized_by_themselves(whisper, tmp_path):
     assert found.words[2].end < 4.3 < found.words[3].end
 
 
-def test_a_model_that_is_missing_still_gives_the_speakers(short, tmp_path):
-    found = transcribe(str(short), Options(whisper=str(tmp_path / "none.bin"), **OFFLINE))
-    assert isinstance(found.failure, ModelError)
-    assert found.failure.exit_code == 5
-    assert len(found.speakers) == 2
-    assert any("none.bin" in warning for warning in found.warnings)
-    assert not any("none.bin" in warning for warning in found.about_recording)
+def test_a_model_that_is_missing_ends_the_run_before_the_work(short, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline._Run, "_decode", None)
+    with pytest.raises(ModelError, match=r"none\.bin"):
+        transcribe(str(short), Options(whisper=str(tmp_path / "none.bin"), **OFFLINE))
 
 
 def test_a_gpu_that_failed_is_no_doubt_about_the_recording(whisper, short, tmp_path, monkeypatch):

@@ -192,6 +192,11 @@ def test_command_gives_json_and_csv(folders):
         (("missing", "hyp"), 4, "missing"),
         (("ref", "empty"), 4, "empty"),
         (("ref", "binary"), 4, "binary"),
+        (("ref", "README.md"), 4, "README.md, line 1: not an RTTM line: # Words"),
+        (("README.md", "hyp"), 4, "README.md, line 1"),
+        (("ref", "other.json"), 4, "other.json is not a transcript"),
+        (("ref", "empty", "--against", "hyp"), 4, "no RTTM file and no transcript"),
+        (("ref", "hyp", "--against", "README.md"), 4, "README.md, line 1"),
         (("ref", "hyp", "--json", "--csv"), 2, "--csv"),
         (("ref", "hyp", "--uem", "bad.uem"), 4, "bad.uem, line 1"),
         (("ref",), 2, "HYPOTHESIS"),
@@ -201,11 +206,25 @@ def test_command_errors(folders, args, code, says):
     (folders / "empty").mkdir()
     (folders / "binary").write_bytes(b"\xff\xfe\x00")
     (folders / "bad.uem").write_text("a 1 zero ten\n")
+    (folders / "README.md").write_text("# Words\n\nNo turns here.\n")
+    (folders / "other.json").write_text('{"schema": "other"}')
     result = run(folders, *args)
     assert result.returncode == code
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert says in result.stderr
+
+
+def test_the_turns_of_transcripts_are_scored(folders, diarized):
+    diarized.save(folders / "call.json")
+    (folders / "call.rttm").write_text(rttm.serialize("call", diarized.turns))
+    (folders / "run").mkdir()
+    (folders / "run" / "report.json").write_text('{"schema": "other"}')
+    diarized.save(folders / "run" / "call.json")
+    for args in (("call.rttm", "call.json"), ("call.json", "call.rttm"), ("call.rttm", "run")):
+        convention, der, *_ = run(folders, *args).stdout.splitlines()[1].split()
+        assert convention == "strict"
+        assert float(der) < 0.05  # RTTM has milliseconds
 
 
 def test_text_of_one_recording_has_no_table_of_recordings():

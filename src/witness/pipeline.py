@@ -18,7 +18,7 @@ from witness.diarization import cohort, crash_check, embedding, segmentation, vb
 from witness.diarization.stream import Networks, stream
 from witness.diarization.stretches import StretchModel
 from witness.diarization.voice_model import AnyVoiceModel
-from witness.errors import CancelledError, InputError, ModelError, UsageError, WitnessError
+from witness.errors import CancelledError, InputError, UsageError, WitnessError
 from witness.formats import findings as kept_findings
 from witness.gpu import cards, graph_cache, migraphx
 from witness.gpu.migraphx import Subject
@@ -73,9 +73,9 @@ def transcribe(
     integers. `progress(stage, done, total)` is called from any thread, `note(line)` with a line that a person
     should read at once. Setting `cancel` ends the work soon, with CancelledError.
 
-    Without a speech recognizer there are no words, and a warning says why; if it was asked for by name or
-    failed on the way, `Transcript.failure` holds the error, and the speakers are delivered all the same.
-    Raises InputError, ModelError (of the diarizer's models), DeviceError or UsageError.
+    Without a speech recognizer there are no words, and a warning says why; if it failed on the way,
+    `Transcript.failure` holds the error, and the speakers are delivered all the same.
+    Raises InputError, ModelError, DeviceError or UsageError.
     """
     return Engine(options, runtime, progress=progress, note=note, cancel=cancel).transcribe(recording)
 
@@ -128,23 +128,17 @@ class Engine:
         )
 
     @cached_property
-    def whisper(self) -> tuple[ModelFile | None, WitnessError | None]:
-        """Model of the recognizer, or the reason that the one asked for by name is missing.
-
-        Raises UsageError if it does not know the language.
-        """
-        try:
-            model = store.recognizer_model(
-                self.options,
-                gpu=None if self.options.whisper == "none" else gpus.recognizer(),
-                available=recognizers.installed(),
-                reporter=self._choosing,
-            )
-        except ModelError as error:
-            return None, error
+    def whisper(self) -> ModelFile | None:
+        """Model of the recognizer. Raises ModelError, or UsageError if it does not know the language."""
+        model = store.recognizer_model(
+            self.options,
+            gpu=None if self.options.whisper == "none" else gpus.recognizer(),
+            available=recognizers.installed(),
+            reporter=self._choosing,
+        )
         if model is not None:
             recognition.check_model(model, self.options)
-        return model, None
+        return model
 
     @cached_property
     def segmenter(self) -> segmentation.SegmentationModel:
@@ -209,7 +203,7 @@ class Engine:
         return {
             "segmentation": self.chosen.segmentation,
             "embedding": self.chosen.embedding,
-            "whisper": self.whisper[0],
+            "whisper": self.whisper,
         }
 
     @property
@@ -263,7 +257,8 @@ class _Run:
 
             self.engine.before_fetching = opened
             stack.callback(setattr, self.engine, "before_fetching", no_check)
-            whisper, failure = self.engine.whisper
+            whisper = self.engine.whisper
+            failure: WitnessError | None = None
             self.serial = self.serial or self._too_little_memory(whisper)
             if whisper is not None and not self.serial:
                 # Started before anything else: it loads its model while the audio is decoded.
@@ -276,7 +271,7 @@ class _Run:
                 audio.source, str(audio.channels), self.engine.files, self.options
             )
             if self.kept and self.journal.open(work, self.reporter.note):
-                self.reporter.note("an earlier run was interrupted; this one continues where it stopped")
+                self.reporter.note("this run continues where an earlier one stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
             self.so_far.tracks = [NOT_BEGUN] * len(self.speech)
             self._send(audio)
@@ -302,8 +297,7 @@ class _Run:
                     failure = error
         machine = list(self.engine.warnings)
         if failure is not None:  # the caller reports it
-            warnings = machine if isinstance(failure, ModelError) else self.warnings
-            warnings.append(f"no words: {failure}")
+            self.warnings.append(f"no words: {failure}")
         findings = _with_warnings(findings, [*map(AboutMachine, machine), *self.warnings])
         with self.watch.stage("merging"):
             recognitions = [track.recognition for track in findings.tracks]

@@ -45,7 +45,7 @@ _BEGINNINGS = {
     b"\x30\x26\xb2\x75\x8e\x66\xcf\x11": "wma",
     b"RF64": "wav",
 }
-ADDRESS = re.compile(r"(?i)(https?|ftp)://")
+ADDRESS = re.compile(r"(?i)[a-z][a-z0-9+.-]+://")
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EINVAL}
 """Errors of a path that leads nowhere, rather than of a disk."""
 
@@ -72,12 +72,12 @@ def guess_ending(first: bytes) -> str | None:
 
 
 def refuse_address(path: str) -> None:
-    """Raise InputError, which names the command that fetches it, if `path` is an address of the network."""
+    """Raise InputError, which says how to fetch it, if `path` is an address and no file."""
     if ADDRESS.match(path) and not Path(path).exists():
-        raise InputError(
-            f"{printable(path)}: is an address, and Witness fetches no recordings; fix: "
-            f"yt-dlp -x -o 'talk.%(ext)s' {shlex.quote(path)}, then: witness talk.*"
-        )
+        fix = "copy it to this machine, and give its path"
+        if path.lower().startswith(("http", "ftp")):
+            fix = f"yt-dlp -x -o 'talk.%(ext)s' {shlex.quote(path)}, then: witness talk.*"
+        raise InputError(f"{printable(path)}: is an address, and Witness fetches no recordings; fix: {fix}")
 
 
 def check(path: str) -> None:

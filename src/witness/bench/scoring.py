@@ -22,10 +22,11 @@ import numpy as np
 from witness._version import install
 from witness.bench import lines, pooling
 from witness.bench.pooling import Difference, Pooled
-from witness.errors import InputError, WitnessError
+from witness.errors import InputError, OtherJsonError, WitnessError
 from witness.formats import rttm
 from witness.progress import SILENT, Reporter
 from witness.schema import LONGEST, Float64, Turn
+from witness.transcript import store
 
 
 @dataclass(frozen=True)
@@ -98,22 +99,38 @@ class SpeakerCounts:
 
 
 def read(path: Path, *, by_file: bool = False) -> dict[str, list[Turn]]:
-    """Read the turns of an RTTM file, or of every .rttm below a folder, by uri.
+    """Read the turns of an RTTM file, of a transcript (JSON), or of the files below a folder, by uri.
 
-    `by_file`: a file about one recording in a folder counts by its own name. Raises InputError.
+    The transcripts of a folder count if it has no .rttm file. `by_file`: a file about one recording in a
+    folder counts by its own name. Raises InputError.
     """
-    files = sorted(path.rglob("*.rttm")) if path.is_dir() else [path]
-    if not files:
-        raise InputError(f"{path}: no .rttm file in this folder")
+    files, turn_files = [path], [path]
+    if path.is_dir():
+        turn_files = sorted(path.rglob("*.rttm"))
+        files = turn_files or sorted(path.rglob("*.json"))
     by_uri: dict[str, list[Turn]] = {}
     for file in files:
-        in_file = rttm.parse(lines.contents(file, "an RTTM file or a folder of them"), str(file))
+        try:
+            in_file = _turns(file)
+        except OtherJsonError:
+            if not path.is_dir():
+                raise
+            continue
         for uri, turns in in_file.items():
             name = file.stem if by_file and path.is_dir() and len(in_file) == 1 else uri
             if name in by_uri:
                 raise InputError(f"{file}: {name} is in another file, too; give each recording once")
             by_uri[name] = turns
+    if not by_uri and not turn_files:
+        raise InputError(f"{path}: no RTTM file and no transcript (JSON) in this folder")
     return by_uri
+
+
+def _turns(path: Path) -> dict[str, list[Turn]]:
+    """Return the turns in a file by uri. Raises InputError, OtherJsonError."""
+    if path.suffix.lower() == ".json":
+        return {path.stem: list(store.read(path).turns)}
+    return rttm.parse(lines.contents(path, "an RTTM or JSON file, or a folder of them"), str(path))
 
 
 def read_uem(path: Path) -> dict[str, list[tuple[float, float]]]:

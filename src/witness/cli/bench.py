@@ -39,7 +39,7 @@ def bench(ctx: click.Context) -> None:
 )
 @click.option(
     "--uem",
-    type=click.Path(exists=True, path_type=Path),
+    type=options.LocalPath(exists=True, path_type=Path),
     help="UEM file, or a folder of them: the parts to score. [default: from the first turn to the last]",
 )
 @options.several(
@@ -105,7 +105,11 @@ def bench_accuracy(
 
 @bench.command("speed")
 @click.argument(
-    "recordings", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, path_type=Path)
+    "recordings",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    type=options.LocalPath(exists=True, path_type=Path),
 )
 @click.option(
     "--repeat",

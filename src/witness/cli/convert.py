@@ -22,9 +22,9 @@ NOTHING = "there is no transcript here; name JSON files that Witness wrote, or f
 
 
 @click.command("convert", short_help="Write finished transcripts in other formats.")
-@click.argument("inputs", nargs=-1, required=True, metavar="TRANSCRIPT...")
+@click.argument("inputs", nargs=-1, required=True, metavar="TRANSCRIPT...", type=options.LocalPath())
 @options.formats("Format to write; repeatable.")
-@click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
+@options.output("Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
 @options.STYLE
 @options.QUIET

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("enroll", short_help="Keep the voice of a person, to name them later.")
 @click.argument("name", required=False)
 @click.argument("recordings", nargs=-1, metavar="[RECORDING...]")
-@options.text("--known", "DIR", "Folder to keep the voice in.", "known")
+@options.text("--known", "DIR", "Folder to keep the voice in.", "known", type=options.LocalPath())
 @options.flag("--again", "Make the voices of other models in the folder again, from their recordings.")
 @options.MODELS
 @options.OFFLINE

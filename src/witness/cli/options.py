@@ -191,8 +191,17 @@ class Number(click.FloatRange):
 # --- options ---
 
 
-PATH = click.Path(path_type=Path)
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+class LocalPath(click.Path):
+    """A path on this machine, and no address such as s3://bucket/out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if re.match(r"(?i)[a-z][a-z0-9+.-]+://", str(value)):
+            self.fail(f"{printable(str(value))} is an address; give a path on this machine", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = LocalPath(path_type=Path)
+FILE = LocalPath(path_type=Path, exists=True, dir_okay=False)
 
 
 class Option(Protocol):
@@ -306,7 +315,7 @@ START = click.option(
 )
 END = click.option("--to", "end", type=moment, metavar="TIME", help="Where to stop. [default: its end]")
 OFFLINE = flag("--offline", "Open no socket; use the models on this disk.")
-KNOWN = text("--known", "DIR", "Folder of voices from `witness enroll`: name these people.")
+KNOWN = text("--known", "DIR", "Folder of voices from `witness enroll`: name these people.", type=LocalPath())
 SPEAKERS = whole(
     "--speakers",
     1,
@@ -422,6 +431,11 @@ def formats(help_text: str, **more: Any) -> Option:
         help=f"{help_text} One or several of {', '.join(FORMATS)}; or all.",
         **more,
     )
+
+
+def output(help_text: str) -> Option:
+    """Return `-o` for a folder or a file."""
+    return click.option("-o", "--output", "to", type=LocalPath(), metavar="PATH", help=help_text)
 
 
 # --- output ---

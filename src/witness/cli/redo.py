@@ -29,7 +29,7 @@ from witness.text import printable
 )
 @options.flag("--forget", "Drop corrections (not notes) and the number of speakers.")
 @options.formats("Also write this format; repeatable.")
-@click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or -. [default: beside TRANSCRIPT]")
+@options.output("Folder, file, or -. [default: beside TRANSCRIPT]")
 @options.HTML_AUDIO
 @options.REPLACE
 @options.STYLE

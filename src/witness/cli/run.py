@@ -128,7 +128,7 @@ class _OneRecording(options.Command):
 @click.command(cls=_OneRecording, short_help="Transcribe a recording and say who spoke.")
 @click.argument("recording", type=click.Path(allow_dash=True))
 @options.formats("Format to write; repeatable. [default: txt]")
-@click.option("-o", "--output", "to", metavar="PATH", help="Folder, file, or - for stdout. [default: -]")
+@options.output("Folder, file, or - for stdout. [default: -]")
 @options.transcript
 @options.DEVICE
 @options.GPU
@@ -143,7 +143,7 @@ class _OneRecording(options.Command):
 @options.flag("--force", "Replace files that are in the way, corrected transcripts included.")
 @click.option(
     "--profile",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=options.LocalPath(path_type=Path, dir_okay=False),
     metavar="FILE",
     callback=lambda _, __, path: options.can_be_written(path),
     help="Write a trace of where the time went, for ui.perfetto.dev.",

@@ -26,7 +26,7 @@ from witness.storage import atomic
 @options.AS_PYANNOTE
 @options.JSON
 @click.option("--csv", "as_csv", is_flag=True, help="Print a CSV table, one row per recording.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report.")
+@click.option("--html", type=options.PATH, help="Also write an HTML report.")
 def score(
     reference: Path,
     hypothesis: Path,
@@ -38,7 +38,7 @@ def score(
     as_csv: bool,
     html: Path | None,
 ) -> None:
-    """Score HYPOTHESIS against REFERENCE: RTTM files, or folders of them.
+    """Score HYPOTHESIS against REFERENCE: RTTM files, JSON files of `witness run`, or folders of them.
 
     Prints DER under every named convention, JER and speaker counts, with 95 % intervals over files. A
     recording that is missing from the hypothesis counts as all missed. Needs the extra `bench`.

@@ -37,7 +37,10 @@ _transcript = options.together(
     "serve", cls=options.Command, short_help="Read, search and correct transcripts in the browser."
 )
 @click.argument(
-    "folder", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="[FOLDER]"
+    "folder",
+    default=".",
+    type=options.LocalPath(path_type=Path, exists=True, file_okay=False),
+    metavar="[FOLDER]",
 )
 @options.whole("--port", 0, 65535, "Port to listen at; 0: any. [default: 8420, or any if it is taken]")
 @options.text(

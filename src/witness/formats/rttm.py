@@ -10,6 +10,11 @@ from witness.formats.reading import Reading
 from witness.schema import LONGEST, Turn
 from witness.text import one_line
 
+OTHER_LINES = re.compile(
+    ";.*|SEGMENT|NOSCORE|NO_RT_METADATA|LEXEME|NON-LEX|NON-SPEECH|FILLER|EDIT|IP|SU|CB|A/P|SPKR-INFO"
+)
+"""First fields of lines without turns, by NIST's description of RTTM (RT-09)."""
+
 
 def write(reading: Reading) -> str:
     """Return the turns of a transcript."""
@@ -29,14 +34,16 @@ def serialize(uri: str, turns: Iterable[Turn]) -> str:
 def parse(text: str, name: str = "RTTM") -> dict[str, list[Turn]]:
     """Return the sorted turns of each uri.
 
-    Raises InputError, which calls the file `name`, if a SPEAKER line is not valid.
+    Raises InputError, which calls the file `name`, if a line is not RTTM.
     """
     by_uri: dict[str, list[Turn]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split()
-        if not fields or fields[0] != "SPEAKER":
-            continue  # other line types and comments are legal and say nothing about turns
+        if not fields or OTHER_LINES.fullmatch(fields[0]):
+            continue
         try:
+            if fields[0] != "SPEAKER":
+                raise ValueError
             start, duration = float(fields[3]), float(fields[4])
             if not (0 <= start <= LONGEST and 0 <= duration <= LONGEST):  # nor is not-a-number
                 raise ValueError

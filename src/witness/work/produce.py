@@ -60,10 +60,7 @@ def resolve_settings(options: Options, writing: Writing = Writing(), reporter: R
     from witness.pipeline import Engine
 
     engine = Engine(options, progress=reporter.progress, note=reporter.note)
-    settings = settings_of(engine, writing)
-    if engine.whisper[1] is not None:
-        raise engine.whisper[1]
-    return replace(settings, runtime=Runtime())
+    return replace(settings_of(engine, writing), runtime=Runtime())
 
 
 def settings_of(engine: Engine, writing: Writing = Writing()) -> Settings:
@@ -73,7 +70,7 @@ def settings_of(engine: Engine, writing: Writing = Writing()) -> Settings:
     from witness.work.eta import model_size
 
     options = engine.options
-    models, whisper = engine.files, engine.whisper[0]
+    whisper, models = engine.whisper, engine.files
     chosen = engine.chosen.name
     if options.models not in ("auto", chosen):  # a folder
         chosen = os.path.abspath(options.models)  # noqa: PTH100 - without following links
