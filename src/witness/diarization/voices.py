@@ -267,7 +267,7 @@ def write(voice: Voice, folder: Path) -> Path:
         "vector": [round(value, 6) for value in voice.vector],
     }
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        atomic.make_folder(folder, 0o700)
     except OSError as error:
         raise OutputError(f"{folder}: cannot be created ({error.strerror}); fix: change --known") from error
     atomic.write((json.dumps(document, ensure_ascii=False) + "\n").encode(), path, private=True)

@@ -184,7 +184,7 @@ def prepared(
                 findings = [beside(path) for path in json if keep and not atomic.is_special(path)]
                 made = tuple(parent for parent in (folder, *folder.parents) if not parent.exists())
                 atomic.new_folders.update(made)
-                folder.mkdir(0o700 if findings else 0o777, parents=True, exist_ok=True)
+                atomic.make_folder(folder, 0o700 if findings else 0o777)
             except OSError as error:
                 raise OutputError(f"{folder}: cannot be written ({error.strerror}); change -o") from error
             for path in paths:

@@ -29,7 +29,7 @@ from witness.serve.queue import Queue
 from witness.serve.roles import Role
 from witness.serve.routes.recordings import parse_overrides, rows
 from witness.serve.uploads import ROOM, clean
-from witness.storage import files
+from witness.storage import atomic, files
 
 PLACE = ".witness-takes"
 OURS = re.compile(r"[0-9a-f]{16}")
@@ -86,9 +86,9 @@ def begin(queue: Queue, body: RecordingName) -> Response:
         takes = queue.folder / PLACE
         with writing(takes):
             files.own_folder(takes)
-            (takes / id_).mkdir(0o700)
+            atomic.make_folder(takes / id_, 0o700)
             _sound(queue, id_).touch(0o600)
-            (takes / id_ / "name").write_text(name, "utf-8")
+            atomic.replace(name.encode(), takes / id_ / "name")
         return respond(_read(queue.folder, id_).row(), 201)
 
 

@@ -25,7 +25,7 @@ from witness.formats.registry import Format
 from witness.options import Runtime
 from witness.progress import Reporter
 from witness.serve.library.library import Library, id_of
-from witness.storage import transaction
+from witness.storage import atomic, transaction
 from witness.transcript import vocabulary
 from witness.work.eta import Estimate
 from witness.work.folder import MANIFEST, BatchRequest, Folder, assign, locked, size_and_mtime
@@ -579,8 +579,9 @@ class Queue(Observer):
             path = self.folder / free_name(name, os.listdir(self.folder))  # noqa: PTH208 - names alone
             ((source, output),) = assign([(str(path), path.name)], manifest)
             item = Entry.begun(source, output, size_and_mtime(str(scratch)), overrides)
-            manifest.append(item)  # first, so that after a kill it does not miss the file
+            manifest.append(item, synced=True)  # first, so that after a kill it does not miss the file
             _move(scratch, path)
+            atomic.sync(self.folder)
         return item
 
     def _room(self) -> int:

@@ -159,6 +159,14 @@ def sync(folder: Path) -> None:
             os.close(descriptor)
 
 
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make a folder and its parents, unless they are there; a power cut does not undo it. Raises OSError."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(mode, parents=True, exist_ok=True)
+    for folder in made:
+        sync(folder.parent)
+
+
 def scratch_name() -> str:
     """A name for something unfinished, which says who works on it."""
     return f"{SCRATCH}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from witness.errors import ForeignError
 from witness.progress import Note, no_note
-from witness.storage import cache, transaction
+from witness.storage import atomic, cache, transaction
 
 OLD = 7 * 86_400.0
 """Seconds that a journal is kept after its last record."""
@@ -53,11 +53,12 @@ class Journal:
         folder = cache.cache_folder() / "unfinished"
         self._path = path = folder / f"{key(name).hex()}.journal"
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            atomic.make_folder(folder, 0o700)
             _sweep(folder)
             self._file = transaction.lock_file(path, mode=0o600)
             if self._file is not None:
                 self._read(self._file)
+                atomic.sync(folder)
         except (OSError, ForeignError) as error:
             self._give_up(error)
         self._resumed = bool(self._records)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from witness.errors import ForeignError
+from witness.storage import atomic
 
 LARGEST = 512 << 20
 """Bytes that are read at once. The findings of a day have 170 MB."""
@@ -121,7 +122,7 @@ def own(path: Path, flags: int, mode: int = 0o666) -> int:
 def own_folder(path: Path) -> None:
     """Make one of Witness's own folders, unless it is there. Raises ForeignError, OSError."""
     refuse_link(path)
-    path.mkdir(0o700, exist_ok=True)
+    atomic.make_folder(path, 0o700)
 
 
 class OpenFolder:

@@ -164,7 +164,7 @@ def carry(belongings: Collection[Path], folder: Path, name: str, target: Path, a
     try:
         gathered.mkdir(0o700)
         if about:
-            (gathered / ABOUT).write_bytes(about)
+            atomic.create(about, gathered / ABOUT, 0o600)
         for file in belongings:
             file.rename(gathered / _ending(file.name, name))
         atomic.sync(gathered)

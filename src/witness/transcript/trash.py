@@ -23,7 +23,7 @@ from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import json_document, output_paths
 from witness.formats.registry import Format
 from witness.schema import Transcript
-from witness.storage import files, transaction, typed_json
+from witness.storage import atomic, files, transaction, typed_json
 from witness.transcript import edits, store
 
 TRASH = ".witness-trash"
@@ -94,7 +94,7 @@ def restore(root: Path, thrown: str) -> Path:
         name = about.name if number == 1 else f"{about.name}-{number}"
         target = folder / f"{name}.json"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            atomic.make_folder(folder)
             with transaction.alone(folder, name):
                 if not is_taken(target):
                     (root / TRASH / thrown).rename(transaction.moving(folder, name))
@@ -118,6 +118,7 @@ def delete(root: Path, thrown: Collection[str]) -> int:
     ids = [each.id for each in _read_trash(root) if each.id in thrown]
     for each in ids:
         shutil.rmtree(root / TRASH / each, ignore_errors=True)
+    atomic.sync(root / TRASH)
     return len(ids)
 
 
@@ -167,7 +168,7 @@ def _move_files(path: Path, target: Path, recording: Path | None, about: bytes =
     """Move all files to `target`: the path of a JSON, or a folder of the trash, with its description."""
     name, to_trash = store.base_name(path), target.parent.name == TRASH
     try:
-        target.parent.mkdir(0o700 if to_trash else 0o777, parents=True, exist_ok=True)
+        atomic.make_folder(target.parent, 0o700 if to_trash else 0o777)
         with ExitStack() as locks:
             for each in sorted({path, *(() if to_trash else (target,))}):
                 locks.enter_context(transaction.alone(each.parent, store.base_name(each)))

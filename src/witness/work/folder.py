@@ -18,7 +18,7 @@ from witness.errors import ForeignError, OutputError, UsageError, WitnessError
 from witness.formats import json_document, output_paths
 from witness.formats.registry import Format
 from witness.options import Runtime
-from witness.storage import files, transaction
+from witness.storage import atomic, files, transaction
 from witness.transcript import store
 from witness.work.manifest import Entry, Manifest, State
 from witness.work.overrides import JobOverrides
@@ -148,7 +148,7 @@ def locked(out: Path, *, private: bool = False) -> Iterator[None]:
     Raises OutputError, WitnessError.
     """
     try:
-        out.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
+        atomic.make_folder(out, 0o700 if private else 0o777)
         with transaction.held(out / LOCK) as taken:
             if not taken:
                 raise WitnessError(f"another batch is at work in {out}; wait for it, or choose another -o")

@@ -124,8 +124,11 @@ class Manifest:
                     why = str(error) if isinstance(error, _InvalidError) else "it is not JSON of this version"
                     self.dropped.append(f"{path}: line {number} is not used: {why}")
 
-    def append(self, entry: Entry) -> None:
-        """Add a line. Raises OutputError if the disk is full or the file is a link."""
+    def append(self, entry: Entry, *, synced: bool = False) -> None:
+        """Add a line, which survives a power cut if `synced`, as long as its folder's names do.
+
+        Raises OutputError if the disk is full or the file is a link.
+        """
         line = (b"\n" if self._torn else b"") + json.dumps(entry.to_json()).encode() + b"\n"
         try:
             descriptor = files.own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -133,6 +136,8 @@ class Manifest:
                 self._torn = True  # until all of it is written
                 while line:
                     line = line[os.write(descriptor, line) :]
+                if synced:
+                    os.fsync(descriptor)
                 self._torn = False
             finally:
                 os.close(descriptor)
