@@ -1,31 +1,18 @@
-"""The pages as a site, and the tutorial as somebody follows it."""
+"""The pages as a site, and the dates of their sources."""
 
 import re
 import shlex
-import shutil
 import sys
 
-from conftest import CALL, ROOT, in_process
+import pytest
+
+from conftest import ROOT, in_process
+from witness.cli.main import cli
 from witness.formats.registry import Format
 from witness.transcript import store
 
 sys.path.insert(0, str(ROOT / "docs"))
 import hooks
-
-USAGE = (ROOT / "docs" / "usage.md").read_text()
-
-
-def table(text: str) -> str:
-    return text[text.index("### Formats") : text.index("A file is called")]
-
-
-def test_the_site_has_a_row_for_every_format():
-    text = hooks.with_formats(USAGE)
-    for form in Format:
-        assert re.search(rf"^\|.*\b{form}\b.*`call\.{re.escape(form.ending)}`", table(text), re.MULTILINE), (
-            form
-        )
-    assert text.replace(table(text), "") == USAGE.replace(table(USAGE), "")
 
 
 def test_links_out_of_the_site_are_plain_names():
@@ -33,26 +20,41 @@ def test_links_out_of_the_site_are_plain_names():
     assert hooks.within(f"{kept} [code](../tests/conftest.py)", "usage.md") == f"{kept} code"
 
 
-def test_the_tutorial_works(toned, tmp_path):
-    """All commands on a finished transcript, in their order; the others have tests of their own."""
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    commands = [shlex.split(line) for line in re.findall(r"^    witness (.*)$", text, re.MULTILINE)]
-    assert [command[0] for command in commands if command[0] in ("convert", "redo")] == [
-        "convert",
-        *["redo"] * 3,
-    ]
-    assert ["call.flac", "-f", "txt,docx,json", "-o", "out/"] in commands
-    shutil.copy(CALL, tmp_path / "call.flac")
-    (tmp_path / "out").mkdir()
-    store.save(toned, [("json", tmp_path / "out" / "call.json")])
-    for command in commands:
-        if command[0] in ("convert", "redo"):
-            if "--merge" in command:  # two speakers were found, not three
-                command = ["SPEAKER_00,SPEAKER_01" if "," in word else word for word in command]
-            result = in_process(tmp_path, *command)
-            assert result.returncode == 0, (command, result.stderr)
-    assert (tmp_path / "out" / "call.srt").read_text().startswith("1\n00:00:0")
-    assert "Lauren Hill" in (tmp_path / "out" / "call.json").read_text()
+def recipes() -> list[list[str]]:
+    """Return the words of every command in the recipes."""
+    page = (ROOT / "docs" / "recipes.md").read_text("utf-8")
+    lines = re.findall(r"^    witness (.*)$", page, re.MULTILINE)
+    return [shlex.split(line.partition(" | ")[0]) for line in lines]
+
+
+@pytest.mark.parametrize("words", recipes(), ids=" ".join)
+def test_a_recipe_is_a_command(words, tmp_path, monkeypatch):
+    """Its options and their values exist and fit each other."""
+    monkeypatch.chdir(tmp_path)
+    for word in words:
+        path = tmp_path / word
+        if word.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+        elif re.search(r"\.(?:wav|mp4|json|txt)$", word):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("Kestrel K2\n")
+    name, *rest = words if words[0] in cli.commands else ["run", *words]
+    with cli.commands[name].make_context(name, rest) as context:
+        assert context.params
+
+
+@pytest.mark.parametrize("words", [words for words in recipes() if words[0] == "convert"], ids=" ".join)
+def test_a_recipe_of_another_format_writes_it(words, toned, tmp_path):
+    path = tmp_path / words[1]
+    if words[1].endswith("/"):
+        path /= "talk.json"
+    path.parent.mkdir()
+    store.save(toned, [("json", path)])
+    done = in_process(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    forms = [form for place, word in enumerate(words) if word == "-f" for form in words[place + 1].split(",")]
+    written = {file.name.removeprefix(f"{path.stem}.") for file in tmp_path.rglob(f"{path.stem}.*")}
+    assert done.stdout or {Format(form).ending for form in forms} <= written
 
 
 DATED = re.compile(r"2026-\d\d-\d\d|\b(?=[0-9a-f]*\d)[0-9a-f]{7}\b")

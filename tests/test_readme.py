@@ -10,6 +10,7 @@ from witness import errors
 from witness._version import DISTRIBUTION
 from witness.cli.main import cli
 from witness.formats.registry import Format
+from witness.options import Device
 
 README = (ROOT / "README.md").read_text()
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -47,13 +48,18 @@ def test_every_command_is_documented_and_has_help(path, command):
 
 
 def test_the_tables_of_formats_are_the_registry():
-    """No page names a format that there is not, or a file that it does not write."""
+    """They list every format with the file that it writes, and no other."""
     table = USAGE[USAGE.index("### Formats") : USAGE.index("A file is called after its format")]
     rows = [row.split("|")[1:3] for row in re.findall(r"^\| [a-z].*$", table, re.MULTILINE)]
-    named = {}
+    listed = {}
     for words, names in rows[1:]:
-        named |= dict(zip(words.strip().split(", "), re.findall(r"`call\.(.*?)`", names), strict=True))
-    assert {word: Format(word).ending for word in named} == named
+        listed |= dict(zip(words.strip().split(", "), re.findall(r"`call\.(.*?)`", names), strict=True))
+    assert listed == {form: form.ending for form in Format}
+
+
+def test_every_device_is_in_the_table_of_options():
+    row = re.search(r"^\| `--device (.*?);", USAGE, re.MULTILINE)[1]
+    assert re.findall(r"[a-z]+", row) == list(Device)
 
 
 def test_every_exit_code_is_documented():

@@ -1,0 +1,70 @@
+"""The commands and examples of the pages, run as printed: their output is that on the page."""
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ORIGINAL, ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+import samples
+
+
+def alike(printed: str, output: str) -> bool:
+    """Return whether at most a tenth of the words differ, as on processors that round int8 differently."""
+    if printed.count("\n") != output.count("\n"):
+        return False
+    before, after = printed.split(), output.split()
+    blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    different = max(len(before), len(after)) - sum(block.size for block in blocks)
+    return different <= (max(2, 0.1 * len(before)) if len(before) >= 10 else 0)
+
+
+def test_another_text_is_not_alike():
+    line = "[00:00:00] SPEAKER_00: Good morning. This is Laura at the service desk. How can I help you?\n"
+    assert alike(line, line.replace("Laura", "Lauren"))
+    assert not alike(line, line + line)
+    assert not alike(line, line.replace("Good morning. This is Laura", "Hello, Lauren"))
+    assert not alike("out/call.json\n", "")
+
+
+def test_a_page_leaves_lines_out_at_the_ellipsis():
+    assert samples.Sample("", "a\n…\nd\n", "1\n2\n3\n4\n").shortened == "1\n…\n4\n"
+    assert samples.Sample("", "a\n", "1\n2\n").shortened == "1\n2\n"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("page", samples.PAGES)
+def test_the_page_prints_the_output_of_its_commands(page, tmp_path, monkeypatch):
+    """`python docs/samples.py PAGE` writes the new output."""
+    monkeypatch.setattr(os, "environ", ORIGINAL)  # with the models of this user
+    played = []
+    samples.play((ROOT / page).read_text("utf-8"), tmp_path, played.append)
+    assert played
+    other = [sample for sample in played if not alike(sample.printed, sample.shortened)]
+    assert [(sample.source, sample.printed, sample.shortened) for sample in other] == []
+
+
+@pytest.mark.slow
+def test_the_examples_in_python_hold_under_strict_types(tmp_path):
+    page = (ROOT / "docs" / "python.md").read_text("utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 8
+    paths = [tmp_path / f"example_{number}.py" for number in range(len(examples))]
+    for path, example in zip(paths, examples, strict=True):
+        path.write_text(example)
+    options = ["--strict", "--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path / 'cache'}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *map(str, paths)],
+        env={**ORIGINAL, "MYPYPATH": str(ROOT / "src")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
