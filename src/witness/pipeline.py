@@ -270,7 +270,7 @@ class _Run:
             work = kept_findings.checkpoint_key(
                 audio.source, str(audio.channels), self.engine.files, self.options
             )
-            if self.kept and self.journal.open(work, self.reporter.note):
+            if self.kept and self.journal.open(work, self.reporter.note, audio.source.sha256):
                 self.reporter.note("this run continues where an earlier one stopped")
             self.speech = [Speech(len(samples)) for samples in audio.samples]
             self.so_far.tracks = [NOT_BEGUN] * len(self.speech)

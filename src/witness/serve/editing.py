@@ -141,7 +141,7 @@ def peaks(path: Path) -> bytes:
             raise InputError(notes[0])
         return [outline.peaks]
 
-    return cache.cached(cache.cache_folder() / "outlines" / key, ["outline"], make)[0]
+    return cache.cached(cache.cache_folder() / cache.OUTLINES / key, ["outline"], make, private=True)[0]
 
 
 def recording(path: Path) -> Path:
@@ -157,8 +157,8 @@ def recording(path: Path) -> Path:
             raise InputError(f"{original}: cannot be made into sound for a browser; convert it to WAV")
         return [whole.opus]
 
-    folder = cache.cache_folder() / "sounds" / audio.sha256
-    content = cache.cached(folder, ["sound.webm"], make)[0]
+    folder = cache.cache_folder() / cache.SOUNDS / audio.sha256
+    content = cache.cached(folder, ["sound.webm"], make, private=True)[0]
     playable = folder / "sound.webm"
     if not playable.is_file():  # the cache cannot be written
         atomic.write(content, playable, private=True)

@@ -88,9 +88,9 @@ def is_special(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode))
 
 
-def replace(content: bytes, path: Path) -> None:
+def replace(content: bytes, path: Path, *, private: bool = False) -> None:
     """Put `content` at `path` so that no reader ever sees half of it. Raises OSError."""
-    draft = _Draft(content, path)
+    draft = _Draft(content, path, private)
     try:
         draft.write()
         draft.place()

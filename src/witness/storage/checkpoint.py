@@ -43,15 +43,16 @@ class Journal:
         self._note: Note = no_note
         self._resumed = False
 
-    def open(self, name: str, note: Note = no_note) -> bool:
+    def open(self, name: str, note: Note = no_note, recording: str = "") -> bool:
         """Open the journal of that name, or begin it; return whether it has records.
 
+        The name of its file begins with the sha256 of the `recording`, for `cache.forget_recording`.
         `note` is called once if nothing can be kept. A journal that another process has open stays closed
         here.
         """
         self._note = note
-        folder = cache.cache_folder() / "unfinished"
-        self._path = path = folder / f"{key(name).hex()}.journal"
+        folder = cache.cache_folder() / cache.UNFINISHED
+        self._path = path = folder / f"{recording}-{key(name).hex()}.journal"
         try:
             atomic.make_folder(folder, 0o700)
             _sweep(folder)
@@ -122,7 +123,7 @@ class Journal:
                 os.close(self._file)
             self._file = None
         reason = error.strerror if isinstance(error, OSError) else error
-        where = cache.cache_folder() / "unfinished"
+        where = cache.cache_folder() / cache.UNFINISHED
         self._note(f"if this is interrupted, it begins again: nothing is kept in {where} ({reason})")
 
 

@@ -215,6 +215,8 @@ _SEEN, _HIDDEN = "v", "h"
 def _ending(file: str, name: str) -> str:
     """Return the name of a file on its way, which fits any new name of the transcript."""
     hidden = file.startswith(f".{name}")
+    if not hidden and not file.startswith(name):  # the recording call.wav of call.again
+        return f"{_SEEN}{Path(file).suffix}"
     return f"{_HIDDEN if hidden else _SEEN}{file[len(name) + hidden :]}"
 
 

@@ -1,7 +1,8 @@
 """Moves of a transcript with all its files: to another name or folder, to the trash and back.
 
 The JSON, the other formats, findings, history and, if it lies beside them under the same name, the recording
-move in one transaction: after a crash all of them are at the old place, or all at the new one.
+move in one transaction: after a crash all of them are at the old place, or all at the new one. A recording of
+several transcripts stays with the others until the last of them goes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import secrets
 import shutil
 import time
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -18,16 +19,18 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from msgspec import Struct
 
-from witness.audio.source import possible_paths
+from witness.audio.source import ENDINGS, possible_paths
 from witness.errors import ConflictError, InputError, OutputError
 from witness.formats import json_document, output_paths
 from witness.formats.registry import Format
 from witness.schema import Transcript
-from witness.storage import atomic, files, transaction, typed_json
-from witness.transcript import edits, store
+from witness.storage import atomic, cache, files, transaction, typed_json
+from witness.transcript import edits, store, vocabulary
 
 TRASH = ".witness-trash"
 """Name of the hidden folder."""
+BEGINNING = 1 << 14
+"""Bytes of a JSON that name its recording."""
 
 
 class Thrown(Struct, frozen=True):
@@ -41,23 +44,27 @@ class Thrown(Struct, frozen=True):
     """Seconds since 1970."""
 
 
-def files_of(path: Path, recording: Path | None = None) -> list[Path]:
-    """Return the existing files of the transcript at `path`; `recording` is known to be its recording."""
+def files_of(path: Path, recording: Path | None, root: Path) -> list[Path]:
+    """Return the existing files of the transcript at `path`; `recording` is known to be its recording.
+
+    The recording is missing if another transcript below `root`, outside of the trash, is of it.
+    """
     name = store.base_name(path)
     if recording is None:
         recording = _recording_beside(path)
     candidates = [store.sibling(path, form) for form in Format]
     candidates += [output_paths.beside(path), store.history_path(path)]
     candidates += [store.previous_path(path), store.previous_path(path, findings=True)]
-    if recording is not None and _has_name(recording.name, name):
+    if recording is not None and _belongs(recording.name, name) and not _is_shared(recording, path, root):
         candidates.append(recording)
     return [file for file in dict.fromkeys(candidates) if file.is_symlink() or file.is_file()]
 
 
-def move(path: Path, place: Path, recording: Path | None = None) -> Path:
+def move(path: Path, place: Path, recording: Path | None = None, root: Path | None = None) -> Path:
     """Move the transcript at `path` to `place`; return its path: `a.wav.json` keeps the ending of a.wav.
 
-    Raises ConflictError for a taken name, InputError, OutputError.
+    Other transcripts are looked for below `root`, otherwise below the transcript's folder. Raises
+    ConflictError for a taken name, InputError, OutputError.
     """
     target = place
     recording = recording or _recording_beside(path)
@@ -65,8 +72,12 @@ def move(path: Path, place: Path, recording: Path | None = None) -> Path:
         name = store.base_name(target)
         ending = "" if name.endswith(recording.suffix) else recording.suffix
         target = target.with_name(f"{name}{ending}.json")
-    _move_files(path, target, recording)
+    _move_files(path, target, recording, root or path.parent)
     _update_recording_path(path, target)
+    with suppress(InputError, OutputError):  # the words only help later recordings
+        if pairs := vocabulary.read(path.parent).corrected.get(store.base_name(path)):
+            vocabulary.remember(target, pairs)
+            vocabulary.remember(path, ())
     return target
 
 
@@ -74,7 +85,7 @@ def throw(path: Path, root: Path, recording: Path | None = None) -> Thrown:
     """Move the transcript at `path` to the trash of `root`. Raises InputError, OutputError."""
     folder = path.parent.relative_to(root).as_posix()
     thrown = Thrown(secrets.token_hex(8), store.base_name(path), "" if folder == "." else folder, time.time())
-    _move_files(path, root / TRASH / thrown.id, recording, msgspec.json.encode(thrown))
+    _move_files(path, root / TRASH / thrown.id, recording, root, msgspec.json.encode(thrown))
     return thrown
 
 
@@ -103,7 +114,9 @@ def restore(root: Path, thrown: str) -> Path:
         except OSError as error:
             raise OutputError(f"{target}: cannot be put back ({error.strerror})") from error
         number += 1
-    if number > 1 and target.is_file():
+    beside = _recording_beside(target)  # call.wav, which the trash has brought back as call.again.wav
+    renamed = beside is not None and target.with_name(f"{name}{beside.suffix}").is_file()
+    if number > 1 or (beside is not None and renamed and not beside.is_file()):
         _update_recording_path(folder / f"{about.name}.json", target)
     return target
 
@@ -114,12 +127,54 @@ def list_trash(root: Path) -> list[Thrown]:
 
 
 def delete(root: Path, thrown: Collection[str]) -> int:
-    """Delete transcripts in the trash for good, and return their number."""
-    ids = [each.id for each in _read_trash(root) if each.id in thrown]
-    for each in ids:
-        shutil.rmtree(root / TRASH / each, ignore_errors=True)
-    atomic.sync(root / TRASH)
-    return len(ids)
+    """Delete transcripts in the trash for good, with copies of their content elsewhere; return their number.
+
+    A recording goes to another transcript of it in the trash, if there is one. A transcript that cannot be
+    deleted stays in the trash. Raises InputError, OutputError.
+    """
+    everything = list_trash(root)
+    deleted = [each for each in everything if each.id in thrown]
+    kept = [each for each in everything if each.id not in thrown]
+    for each in deleted:
+        folder, path = root / TRASH / each.id, root / each.folder / f"{each.name}.json"
+        if path.parent.resolve().is_relative_to(root) and not path.is_file():
+            vocabulary.remember(path, ())
+        try:
+            recordings = [file for file in folder.iterdir() if _is_recording(file)]
+            head = _head(folder / "v.json")
+            for sha256 in map(files.sha256_at, recordings) if head is None else [head.audio.sha256]:
+                cache.forget_recording(sha256)
+            if head is not None and recordings:
+                _hand_over(recordings[0], head, {root / TRASH / other.id: other.name for other in kept})
+            shutil.rmtree(folder)
+            atomic.sync(folder.parent)
+        except OSError as error:
+            raise OutputError(
+                f"{error.filename or folder}: cannot be deleted ({error.strerror}); fix the permissions of "
+                "its folder, and delete it again"
+            ) from error
+    return len(deleted)
+
+
+def _hand_over(recording: Path, head: json_document.DocumentHead, names: Mapping[Path, str]) -> None:
+    """Move a recording in the trash to the first transcript of it there without one. Raises OSError.
+
+    `names`: folder in the trash -> name of its transcript.
+    """
+    suffix = PurePosixPath(head.audio.path).suffix
+    for folder, name in names.items():
+        other = _head(folder / "v.json")
+        if other is None or other.audio.sha256 != head.audio.sha256:
+            continue
+        if not any(map(_is_recording, folder.iterdir())):
+            recording.rename(folder / ("v" if name.endswith(suffix) else f"v{suffix}"))
+            atomic.sync(folder)
+            return
+
+
+def _is_recording(file: Path) -> bool:
+    """Return True for a recording in the trash; that of call.wav.json has no ending."""
+    return file.name == "v" or file.suffix[1:].lower() in ENDINGS
 
 
 def is_taken(path: Path, except_for: Collection[Path] = ()) -> bool:
@@ -152,7 +207,7 @@ def _update_recording_path(before: Path, path: Path) -> None:
     def change(transcript: Transcript) -> Transcript:
         old = Path(transcript.audio.path)
         moved = path.with_name(f"{store.base_name(path).removesuffix(old.suffix)}{old.suffix}")
-        if _has_name(old.name, store.base_name(before)) and moved.is_file():
+        if moved.is_file():
             new = str(moved) if old.is_absolute() else moved.name
         else:  # it did not move; look for it from the former folder
             candidates = possible_paths(transcript.audio.path, before.parent)
@@ -164,7 +219,7 @@ def _update_recording_path(before: Path, path: Path) -> None:
             edits.update(path, change)
 
 
-def _move_files(path: Path, target: Path, recording: Path | None, about: bytes = b"") -> None:
+def _move_files(path: Path, target: Path, recording: Path | None, root: Path, about: bytes = b"") -> None:
     """Move all files to `target`: the path of a JSON, or a folder of the trash, with its description."""
     name, to_trash = store.base_name(path), target.parent.name == TRASH
     try:
@@ -172,7 +227,7 @@ def _move_files(path: Path, target: Path, recording: Path | None, about: bytes =
         with ExitStack() as locks:
             for each in sorted({path, *(() if to_trash else (target,))}):
                 locks.enter_context(transaction.alone(each.parent, store.base_name(each)))
-            moving = files_of(path, recording)
+            moving = files_of(path, recording, root)
             if not moving:
                 raise InputError(f"{path}: no longer exists; reload the page")
             if to_trash:
@@ -190,18 +245,40 @@ def _move_files(path: Path, target: Path, recording: Path | None, about: bytes =
         ) from error
 
 
-def _recording_beside(path: Path) -> Path | None:
-    """Return the path beside the transcript that its recording would have; None: unreadable transcript."""
+def _head(path: Path) -> json_document.DocumentHead | None:
+    """Return the head of the transcript at `path`; None: unreadable."""
     try:
-        head = json_document.decode_head(files.read(path))
+        return json_document.decode_head(files.read(path))
     except OSError:
         return None
+
+
+def _recording_beside(path: Path) -> Path | None:
+    """Return the path beside the transcript that its recording would have; None: unreadable transcript."""
+    head = _head(path)
     return None if head is None else path.with_name(PurePosixPath(head.audio.path.replace("\\", "/")).name)
 
 
-def _has_name(recording: str, name: str) -> bool:
-    """Return True if a recording shares the name of a transcript: call.wav does with call and call.wav."""
-    return name in (recording, Path(recording).stem)
+def _belongs(recording: str, name: str) -> bool:
+    """Return True if a recording is named as a transcript: call.wav as call, call.wav, and call.again."""
+    stem = Path(recording).stem
+    return name in (recording, stem) or name.startswith(f"{stem}.")
+
+
+def _is_shared(recording: Path, path: Path, root: Path) -> bool:
+    """Return True if a transcript other than that at `path`, below `root`, is of the same recording."""
+    head = _head(path)
+    mark = recording.name if head is None else head.audio.sha256
+    for other in root.rglob("*.json"):
+        if other == path or TRASH in other.parts:
+            continue
+        with suppress(OSError):
+            if mark.encode("utf-8", "surrogateescape") in files.read_some(other, BEGINNING):
+                user = _head(other)
+                places = () if user is None else possible_paths(user.audio.path, other.parent)
+                if any(Path(place).is_file() and recording.samefile(place) for place in places):
+                    return True
+    return False
 
 
 def _comparable(name: str) -> str:

@@ -28,7 +28,7 @@ from witness.serve.library.query import MOST_TERMS, folded, parse
 from witness.serve.library.search import MOST, Found, Passage, rows_of
 from witness.storage import cache, files
 
-VERSION = 6
+VERSION = 7
 """Version of the tables and their content; a database of another version is built again."""
 SAME = 1 << 13
 """Numbers of transcripts for each second of their date. With `MOST` and 2**33 seconds, until the year 2242,
@@ -161,6 +161,15 @@ class Index:
                     (now, size, mtime_ns, msgspec.json.encode(entry), before),
                 )
 
+    def scrub(self) -> None:
+        """Overwrite the words of dropped files in the database and its log."""
+        with self._open() as db:
+            db.execute(
+                "INSERT INTO found (found) VALUES ('optimize')"
+            )  # else words stay until the next merge
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def drop(self, ids: Iterable[str]) -> None:
         """Remove deleted files."""
         with self._open() as db:
@@ -217,6 +226,8 @@ class Index:
         self._make_folder()  # a person may have removed it
         self._move_aside()
         try:
+            with suppress(OSError):  # SQLite itself makes files that others can read
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             try:
                 _prepare(db)
@@ -232,7 +243,7 @@ class Index:
             raise DamagedError(message) from error
 
     def _make_folder(self) -> None:
-        self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        cache.make_private(self.path.parent)
 
     def _move_aside(self) -> None:
         """Rename folders and pipes that have the name of the database or its logs."""
@@ -297,6 +308,7 @@ def _prepare(db: sqlite3.Connection) -> None:
     """Make the tables of this version, unless they exist."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     db.execute("PRAGMA synchronous = NORMAL")  # after a power cut it is built again
+    db.execute("PRAGMA secure_delete = ON")  # deleted words are overwritten
     if version == VERSION:
         return
     if version:

@@ -149,6 +149,7 @@ class Library:
         self._undone: dict[str, ListedRecording] = {}
         self._not_again: dict[str, str] = {}
         self._moved: dict[str, str] = {}
+        self._deleted: set[str] = set()
         self._manifests: dict[Path, tuple[ListedFile, _Batch]] = {}
         self._untranscribed: tuple[Path, ...] = ()
         self._reader = Worker(lower_priority)
@@ -233,6 +234,17 @@ class Library:
         self.look()
         return now
 
+    def forget(self, deleted: Iterable[Path]) -> None:
+        """Remove transcripts that were deleted for good, with all their words; paths below the folder.
+
+        Raises DamagedError, sqlite3.Error.
+        """
+        self.look()
+        ids = {id_of(path) for path in deleted} - self._files.keys()
+        self._deleted |= ids
+        self.index.drop(ids)
+        self.index.scrub()
+
     def untranscribed(self) -> tuple[Path, ...]:
         """Return recordings without a transcript and outside of batches, relative to the folder."""
         return self._untranscribed
@@ -263,7 +275,10 @@ class Library:
         looked = time.monotonic()
         files = self._files
         indexed = {entry.id: (entry.size, entry.mtime_ns) for entry in self.index.entries()}
-        self.index.drop(indexed.keys() - files.keys())
+        gone = indexed.keys() - files.keys()
+        self.index.drop(gone)
+        if gone & self._deleted:  # it was being read while it was deleted
+            self.index.scrub()
         for file in sorted(files.values(), key=lambda file: -file.mtime_ns):
             if self._wake.is_set() or time.monotonic() - looked > AGAIN:
                 return False

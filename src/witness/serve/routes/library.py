@@ -22,6 +22,7 @@ from witness.formats.registry import Format
 from witness.serve import editing
 from witness.serve.app_state import AppState
 from witness.serve.endpoints import Endpoint, desk_of
+from witness.serve.library.index import DamagedError
 from witness.serve.library.library import SORTS, ListedRecording, Selection, choices, has_name
 from witness.serve.library.query import parse
 from witness.serve.roles import Role
@@ -159,7 +160,7 @@ def move(request: Request, desk: AppState, body: RecordingTarget) -> dict[str, A
     path, source = _paths(request)
     was_read = desk.library.is_read(path)
     if target != path:
-        target = desk.editor.call(trash.move, path, target, source)
+        target = desk.editor.call(trash.move, path, target, source, desk.folder)
         if desk.queue is not None:
             with suppress(ConflictError):  # a batch is at work, which finds it by its contents
                 desk.queue.note_move(path.relative_to(desk.folder), target.relative_to(desk.folder))
@@ -204,6 +205,9 @@ def restore(desk: AppState, id_: str) -> dict[str, Any]:
 
 def empty(desk: AppState, body: Ids) -> dict[str, int]:
     """Delete these recordings in the trash for good."""
+    chosen = [entry for entry in trash.list_trash(desk.folder) if entry.id in body.ids]
+    with suppress(DamagedError):  # the index was removed, and is built again without them
+        desk.library.forget(Path(entry.folder) / f"{entry.name}.json" for entry in chosen)
     return {"deleted": trash.delete(desk.folder, body.ids)}
 
 
