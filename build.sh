@@ -304,7 +304,7 @@ find_clang() {
 
 best_gfx() {
     local found
-    found=$("$PYTHON" -c 'from witness.gpu import cards; card = cards.best_card(cards.list_cards()); print(card.gfx if card else "")' 2> /dev/null) || true
+    found=$("$PYTHON" -c 'from witness.gpu import cards; card = cards.pick_card(cards.list_cards()); print(card.gfx if card else "")' 2> /dev/null) || true
     printf '%s' "$found"
 }
 

@@ -118,7 +118,7 @@ def apart(samples, models) -> Heard:
         return trunk(feats)
 
     voice = replace(voice, trunk=partial(noted, voice.trunk), block_trunk=partial(noted, voice.block_trunk))
-    windows = segmentation.segment(samples, segmenter)
+    windows = Segmentation.joined(segmentation.stream(samples, segmenter))
     vectors = embedding.embed(samples, [windows], voice)
     assert len(blocks) == 2
     assert sum(blocks) < 3500  # frames of the 4100 that the recording has: not the pause

@@ -29,7 +29,7 @@ from witness.diarization import clustering, embedding, reconstruction, segmentat
 from witness.diarization.fbank import fbank, frame_count
 from witness.formats import rttm
 from witness.models import catalogue
-from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile
+from witness.schema import FRAME_DURATION, FRAME_STEP, FRAMES, ModelFile, Segmentation
 
 THRESHOLDS = np.round(np.arange(0.70, 1.31, 0.02), 2)
 TUNING_SEED, TUNING_RECORDINGS = 4242, 36
@@ -174,7 +174,8 @@ def tune(
         length = seconds[0] + (seconds[1] - seconds[0]) * number // max(1, recordings - 1)
         samples, spoken = simulate.conversation(dice, corpus, pool, people, length)
         wave = samples.numpy()
-        found = segmentation.segment(wave, segmenter, faint=catalogue.SETS["builtin"].rule.faint)
+        faint = catalogue.SETS["builtin"].rule.faint
+        found = Segmentation.joined(segmentation.stream(wave, segmenter, faint=faint))
         vectors = embedding.embed(wave, [found], voice)
         for (linkage, threshold), total in errors.items():
             rule = replace(catalogue.SETS["builtin"].rule, linkage=linkage, threshold=float(threshold))
