@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import DATA
+from witness._version import install
 from witness.cli.main import cli
 from witness.doctor import checks, probes
 from witness.doctor.machine import Check, Machine
@@ -352,7 +353,7 @@ def test_a_wheel_that_this_glibc_refuses(name, provider):
     check = one(checks.examine(machine(GPUS / name, wheel="1.27.0", ask=answers(provider))), "wheel")
     assert check.ok is False
     assert "1.27.0 asks for an executable stack, which glibc 2.42 refuses" in check.finding
-    assert "pip install --upgrade onnxruntime-migraphx" in check.fix
+    assert "pip install 'onnxruntime-migraphx>=1.27.1'" in check.fix
     older = checks.examine(machine(GPUS / name, wheel="1.27.0", glibc="2.36", ask=answers(provider)))
     assert not found(older, "wheel")
 
@@ -526,7 +527,7 @@ def test_exit_code_and_one_line_where_something_is_broken(monkeypatch):
 @pytest.mark.parametrize(
     ("installed", "answer", "ok", "usual", "fix"),
     [
-        (("whisper.cpp",), {}, None, "whisper.cpp", "pip install 'witness-transcribe[words]'"),
+        (("whisper.cpp",), {}, None, "whisper.cpp", install("words")),
         (("whisper.cpp", "ctranslate2"), {"types": ["int8"]}, True, "ctranslate2", None),
         (("whisper.cpp", "ctranslate2"), {"error": "no AVX"}, False, "whisper.cpp", "--force-reinstall"),
     ],

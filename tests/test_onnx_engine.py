@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 import ggml
 import onnxasr
 from onnxasr import HIGH, LOW
+from witness._version import install
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import WitnessError
 from witness.options import Options
@@ -313,7 +314,7 @@ def test_without_the_extra_it_says_what_to_install(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['onnx_asr'] = None\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     line = refusal(start({"PYTHONPATH": path}), onnxasr.write(tmp_path / "model"))
-    assert line == "onnx-asr is not installed; fix: pip install 'witness-transcribe[parakeet]'"
+    assert line == f"onnx-asr is not installed; fix: {install('parakeet')}"
 
 
 @needs_onnx_asr

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
 from conftest import in_process
+from witness._version import install
 from witness.bench import lines, scoring, words, words_report
 from witness.bench.lines import Row, Said
 from witness.bench.words import CONFUSED, COST, CPWER, TCPWER, WER, Counts
@@ -140,7 +142,7 @@ def test_more_speakers_than_can_be_paired():
 
 def test_a_missing_library_is_one_line_with_the_fix(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "meeteval.wer", None)
-    with pytest.raises(WitnessError, match=r"needs meeteval; fix: pip install 'witness-transcribe\[bench\]'"):
+    with pytest.raises(WitnessError, match=re.escape(f"needs meeteval; fix: {install('bench')}")):
         one(TRUTH.lines)
 
 

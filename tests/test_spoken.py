@@ -22,6 +22,7 @@ import soundfile
 
 from conftest import CALL, ROOT, in_process
 from recordings import OPTIONS, children, make, worked
+from witness._version import install
 from witness.bench import lines, words
 from witness.bench.lines import Said
 from witness.models import recognizers
@@ -265,7 +266,7 @@ def test_what_an_english_model_cannot_do(models, tmp_path, engine, option, probl
 
 def test_an_engine_that_is_not_installed(models, tmp_path, monkeypatch):
     monkeypatch.setitem(recognizers.MODULES, Recognizer.CTRANSLATE2, ("no_such_module",))
-    fix = "asks for ctranslate2, which is not installed; run: pip install 'witness-transcribe[words]'"
+    fix = f"asks for ctranslate2, which is not installed; run: {install('words')}"
     _, (line,) = witness(tmp_path, CALL, "--recognizer", "ctranslate2", code=2)
     assert line == f"witness: --recognizer {fix}"
     _, (line,) = witness(tmp_path, CALL, "--whisper", models["ctranslate2"], code=2)
@@ -279,7 +280,7 @@ def test_an_engine_that_cannot_be_imported(models, tmp_path, monkeypatch):
     text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", models["ctranslate2"], code=1)
     assert line == (
         "witness: no words: ctranslate2 does not start (ImportError: libgomp.so.1: no such file); "
-        "fix: pip install 'witness-transcribe[words]' --force-reinstall"
+        f"fix: {install('words', '--force-reinstall')}"
     )
     assert text.splitlines()[0].endswith("] SPEAKER_00")
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
+from witness._version import pip_install
 from witness.errors import WitnessError
 from witness.options import Bounds, Layout, Part
 from witness.text import printable
@@ -546,9 +547,8 @@ class Transcript:
         try:
             from pyannote.core import Annotation, Segment
         except ImportError as error:
-            raise WitnessError(
-                "to_annotation() needs pyannote.core; fix: pip install pyannote.core"
-            ) from error
+            fix = pip_install("pyannote.core")
+            raise WitnessError(f"to_annotation() needs pyannote.core; fix: {fix}") from error
         annotation = Annotation(uri=PurePath(self.audio.path).stem)
         for number, turn in enumerate(self.turns):
             annotation[Segment(turn.start, turn.end), number] = self.name(turn.speaker)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from witness._version import DISTRIBUTION, __version__
+from witness._version import __version__, pip_install
 from witness.child import one_line
 from witness.doctor.machine import Check, Machine, package
 from witness.errors import GraphError, WitnessError
@@ -49,7 +49,6 @@ ONNXRUNTIMES = (
     "onnxruntime-rocm",
 )
 """Packages that exclude each other, because they share their files."""
-REINSTALL = "pip install --force-reinstall"
 GIB = 1 << 30
 SLOW_MIGRAPHX = (2, 17)
 """Compiled YOLO models 4 to 11 times slower (AMDMIGraphX#5234); some packages of it do not load (#5235)."""
@@ -81,7 +80,8 @@ def check_onnxruntime(_machine: Machine) -> Iterator[Check]:
         model = session.Model(str(catalogue.BUILTIN_FOLDER / "segmentation.onnx"), "builtin-segmentation")
         shape = model(np.zeros((1, 1, 160_000), np.float32)).shape
     except (ImportError, WitnessError, OSError) as error:
-        yield Check("onnxruntime", False, str(error), f"{REINSTALL} {DISTRIBUTION}")
+        fix = _reinstall(installed[0].split()[0] if installed else "onnxruntime")
+        yield Check("onnxruntime", False, str(error), fix)
         return
     took = time.perf_counter() - begun
     name = installed[0] if installed else ""
@@ -89,12 +89,16 @@ def check_onnxruntime(_machine: Machine) -> Iterator[Check]:
     yield Check("onnxruntime", shape == (1, 589, 7), finding)
 
 
+def _reinstall(package: str) -> str:
+    return pip_install("--force-reinstall", package)
+
+
 def check_whisper(machine: Machine) -> Iterator[Check]:
     """Check that whisper.cpp starts, and name its device."""
     name = f"pywhispercpp {package('pywhispercpp')}"
     answer = machine.ask("whisper")
     if "error" in answer:
-        yield Check("whisper.cpp", False, f"{name}: {answer['error']}", f"{REINSTALL} pywhispercpp")
+        yield Check("whisper.cpp", False, f"{name}: {answer['error']}", _reinstall("pywhispercpp"))
     elif gpus.has_gpu_backend():
         lines = [line for line in answer["log"] if re.match(r"ggml_\w+: \d+ = ", line)]
         devices = "; ".join(re.sub(r"^ggml_(\w+): \d+ = ([^|]+?)\s*\|.*", r"\1: \2", line) for line in lines)
@@ -110,11 +114,12 @@ def check_recognizers(machine: Machine) -> Iterator[Check]:
     able = list(recognizers.installed())
     name = f"ctranslate2 {package('ctranslate2')}"
     if Recognizer.CTRANSLATE2 not in able:
-        fix = f"{recognizers.INSTALL[Recognizer.CTRANSLATE2]} (faster on a CPU; most systems have wheels)"
+        command = recognizers.install_command(Recognizer.CTRANSLATE2)
+        fix = f"{command} (faster on a CPU; most systems have wheels)"
         yield Check("ctranslate2", None, "not installed; whisper.cpp recognizes words", fix)
     elif "error" in (answer := machine.ask("ctranslate2")):
         able.remove(Recognizer.CTRANSLATE2)
-        fix = f"{REINSTALL} ctranslate2, or pip uninstall it"
+        fix = f"{_reinstall('ctranslate2')}, or uninstall it"
         yield Check("ctranslate2", False, f"{name}: {answer['error']}", fix)
     else:
         yield Check("ctranslate2", True, f"{name} runs on the CPU ({', '.join(answer['types'])})")
@@ -130,13 +135,15 @@ def _transcribe_cpp(machine: Machine, able: list[Recognizer]) -> Generator[Check
     """Check that transcribe.cpp starts, and name its card; return the recognizer that uses a GPU."""
     if Recognizer.TRANSCRIBE_CPP not in able:
         if machine.cards and not gpus.has_gpu_backend():
-            fix = f"{recognizers.INSTALL[Recognizer.TRANSCRIBE_CPP]} (words on the GPU, through Vulkan)"
+            fix = (
+                f"{recognizers.install_command(Recognizer.TRANSCRIBE_CPP)} (words on the GPU, through Vulkan)"
+            )
             yield Check("transcribe-cpp", None, "not installed; words are recognized on the CPU", fix)
         return gpus.recognizer()
     answer = gpus.devices()
     if "error" in answer:
         able.remove(Recognizer.TRANSCRIBE_CPP)
-        fix = f"{REINSTALL} transcribe-cpp, or pip uninstall it"
+        fix = f"{_reinstall('transcribe-cpp')}, or uninstall it"
         yield Check("transcribe-cpp", False, str(answer["error"]), fix)
         return None
     names = [device["name"] for device in answer["devices"] if device["kind"] == "vulkan"]
@@ -152,14 +159,14 @@ def check_decoding(_machine: Machine) -> Iterator[Check]:
         import av
         from av.codec import codecs_available
     except ImportError as error:
-        yield Check("decoding", False, str(error), f"{REINSTALL} av")
+        yield Check("decoding", False, str(error), _reinstall("av"))
         return
     usual = ("aac", "flac", "mp3", "opus", "vorbis", "pcm_s16le")
     missing = [name for name in usual if name not in codecs_available]
     ffmpeg = ".".join(str(part) for part in av.library_versions.get("libavcodec", ()))
     finding = f"PyAV {av.__version__} with libavcodec {ffmpeg}"
     if missing:
-        yield Check("decoding", False, f"{finding}, without {', '.join(missing)}", f"{REINSTALL} av")
+        yield Check("decoding", False, f"{finding}, without {', '.join(missing)}", _reinstall("av"))
     else:
         yield Check("decoding", True, f"{finding}; no ffmpeg program is needed")
 
@@ -320,7 +327,7 @@ def check_rocm(machine: Machine) -> Iterator[Check]:
     # AMD's wheels were not opened, and one of them has a version that PyPI has, too.
     wheel = None if (machine.wheel or "").startswith("1.23") and not machine.wheel_page else machine.wheel
     if hip_needed == versions.HIP and (fault := versions.wheel_fault(wheel, machine.glibc)):
-        fix = "pip install --upgrade onnxruntime-migraphx (1.27.1 or newer; it needs Python 3.11 or newer)"
+        fix = f"{pip_install('onnxruntime-migraphx>=1.27.1')} (it needs Python 3.11 or newer)"
         yield Check("wheel", False, f"onnxruntime-migraphx {machine.wheel} {fault}", fix)
     if machine.cards and hip_needed == versions.HIP:
         yield from _origin(machine)
@@ -413,10 +420,10 @@ def _provider(machine: Machine) -> tuple[Check, list[str], dict[str, str]]:
 
     provider = rocm.find_provider()
     if provider is None:
-        fix = "pip install --force-reinstall onnxruntime-migraphx, after pip uninstall onnxruntime"
+        fix = f"uninstall onnxruntime, then: {_reinstall('onnxruntime-migraphx')}"
         return broken("this onnxruntime has no MIGraphX", fix), [], {}
     if provider.plugin and not strict.records_assignment():
-        fix = "pip install --upgrade onnxruntime-migraphx (1.24.2 or newer)"
+        fix = pip_install("onnxruntime-migraphx>=1.24.2")
         return broken("AMD's plug-in needs onnxruntime 1.24 or newer", fix), [], {}
     core = [] if provider.core is None else [str(provider.core)]
     answer = machine.ask("provider", str(provider.library), *core)

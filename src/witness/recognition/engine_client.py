@@ -23,7 +23,7 @@ import numpy as np
 
 from witness.child import Child, DiedError, RefusedError
 from witness.errors import TranscriptionError
-from witness.models.recognizers import INSTALL, MODULES
+from witness.models.recognizers import MODULES, install_command
 from witness.options import Recognizer as Name
 from witness.progress import AboutMachine
 from witness.recognition import gpus
@@ -210,7 +210,8 @@ class RemoteEngine:
         telling = [line for line in error.log[-20:] if re.search(r"error|fail|assert|terminate", line, re.I)]
         last = f" ({telling[-1]})" if telling else ""
         if last.startswith((" (ImportError", " (ModuleNotFoundError")):
-            return f"{self.name} does not start{last}; fix: {INSTALL[self.name]} --force-reinstall"
+            fix = install_command(self.name, "--force-reinstall")
+            return f"{self.name} does not start{last}; fix: {fix}"
         if when is None:
             return f"{self.name} stopped with {error} while loading {self.path}{last}; {RELOAD}; {SMALLER}"
         return f"{self.name} stopped with {error} {when} with {self.path}{last}; {self._fix()}"

@@ -29,7 +29,6 @@ WORKERS = 4
 LONGEST_TOKEN = 0.5
 """Seconds; the rest until the next token is a pause."""
 
-INSTALL = f"onnx-asr is not installed; fix: {install('parakeet')}"
 QUANTIZED = re.compile(r"[._-](u?int8|q8|int4|uint4|q4|q4f16|bnb4|quantized)(?=[._-])")
 """In the name of a file whose weights have 8 bits or less: such exports of Parakeet lose words, mostly in
 pieces over 20 s (github.com/istupakov/onnx-asr/issues/126, github.com/k2-fsa/sherpa-onnx/issues/2605)."""
@@ -121,7 +120,8 @@ def _load(folder: Path, model_type: str) -> Any:
         import onnx_asr
         from onnx_asr.utils import ModelFileNotFoundError
     except ImportError as error:
-        raise RuntimeError(INSTALL if error.name == "onnx_asr" else f"onnx-asr: {error}") from error
+        missing = f"onnx-asr is not installed; fix: {install('parakeet')}"
+        raise RuntimeError(missing if error.name == "onnx_asr" else f"onnx-asr: {error}") from error
     files = [file for file in folder.glob("*.onnx") if not QUANTIZED.search(file.name)]
     for file in files:
         _check_precision(file)
