@@ -97,7 +97,7 @@ def _track(rng: random.Random, duration: float, prefix: str, people: int) -> ass
     votes = active.astype(np.uint16) * np.array([rng.randint(1, 3) for _ in range(people)], np.uint16)
     evidence = Evidence(votes, np.full(frames, 3, np.uint16))
     diarization = Diarization.in_order_of_appearance(evidence, active).steadied()
-    names = [f"{prefix}SPEAKER_{number:02d}" for number in range(diarization.active.shape[1])]
+    names = [f"{prefix}SPEAKER_{1 + number:02d}" for number in range(diarization.active.shape[1])]
     return assemble.DiarizedTrack(names, diarization, Count(len(names), len(names), 1.0))
 
 

@@ -38,7 +38,7 @@ def transcript(words, turns, *, path="talk.wav", duration=60.0, sha256="0" * 64,
 
 def call(**others) -> Transcript:
     """The call as it was spoken; some words are doubtful, invented or inaudible, to show how that looks."""
-    ids = {"agent": "SPEAKER_00", "caller": "SPEAKER_01"}
+    ids = {"agent": "SPEAKER_01", "caller": "SPEAKER_02"}
     words: list[Word] = []
     turns = []
     for line in (DATA / "call.rttm").read_text().splitlines():
@@ -97,7 +97,7 @@ def long(n_words: int, hours: float, n_speakers: int = 4, seed: int = 0) -> Tran
                 round(start, 3),
                 round(start + 0.9 * pace, 3),
                 f" {rng.choice(vocabulary)}{end}",
-                f"SPEAKER_{who:02d}",
+                f"SPEAKER_{1 + who:02d}",
                 round(rng.uniform(0.5, 1), 2),
             )
         )
@@ -110,7 +110,7 @@ def long(n_words: int, hours: float, n_speakers: int = 4, seed: int = 0) -> Tran
 
 def silent(n_speakers: int = 3) -> Transcript:
     """Speakers without words: nobody listened for them."""
-    turns = [Turn(3.0 * n, 3.0 * n + 2.5, f"SPEAKER_{n % n_speakers:02d}") for n in range(4 * n_speakers)]
+    turns = [Turn(3.0 * n, 3.0 * n + 2.5, f"SPEAKER_{1 + n % n_speakers:02d}") for n in range(4 * n_speakers)]
     return transcript(
         (),
         turns,

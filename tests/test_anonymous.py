@@ -35,8 +35,8 @@ def texts(found) -> list[str]:
 
 def test_names_become_codes_in_the_order_in_which_people_speak():
     talk = named(
-        ("SPEAKER_01", "I am Will, and this is Anna Schmidt, of course."),
-        ("SPEAKER_00", "Thank you, Will. ANNA will do; Anna's or Annas, not Annabel."),
+        ("SPEAKER_02", "I am Will, and this is Anna Schmidt, of course."),
+        ("SPEAKER_01", "Thank you, Will. ANNA will do; Anna's or Annas, not Annabel."),
     )
     found = anonymize(talk)
     assert [speaker.name for speaker in found.transcript.speakers] == ["P02", "P01"]
@@ -52,14 +52,14 @@ def test_names_become_codes_in_the_order_in_which_people_speak():
 
 
 def test_a_name_of_two_is_nobody_s_and_other_words_are_hidden_too():
-    talk = named(("SPEAKER_00", "The Schmidts of munich, Dr. Meyer."), names=("Anna Schmidt", "Ole Schmidt"))
-    talk = replace(talk, speakers=(*talk.speakers, Speaker("SPEAKER_01", 1.0, 0.1, "Ole Schmidt")))
+    talk = named(("SPEAKER_01", "The Schmidts of munich, Dr. Meyer."), names=("Anna Schmidt", "Ole Schmidt"))
+    talk = replace(talk, speakers=(*talk.speakers, Speaker("SPEAKER_02", 1.0, 0.1, "Ole Schmidt")))
     assert texts(anonymize(talk, ["Munich", "Meyer"])) == ["The […]s of […], Dr. […]."]
 
 
 def test_a_passage_that_somebody_wrote_is_covered_where_the_name_is():
-    talk = named(("SPEAKER_00", "x"))
-    word = Word(10.0, 20.0, " one two three Anna four five six", "SPEAKER_00", corrected=True)
+    talk = named(("SPEAKER_01", "x"))
+    word = Word(10.0, 20.0, " one two three Anna four five six", "SPEAKER_01", corrected=True)
     talk = replace(talk, utterances=(replace(talk.utterances[0], words=(word,), start=10.0, end=20.0),))
     found = anonymize(talk)
     assert texts(found) == ["one two three P01 four five six"]
@@ -69,13 +69,13 @@ def test_a_passage_that_somebody_wrote_is_covered_where_the_name_is():
 
 
 def test_scripts_without_spaces():
-    talk = named(("SPEAKER_00", "我叫田中先生"), names=("田中",))
+    talk = named(("SPEAKER_01", "我叫田中先生"), names=("田中",))
     assert texts(anonymize(talk)) == ["我叫P01先生"]
 
 
 @pytest.mark.parametrize("form", Format)
 def test_no_format_tells_a_name(form):
-    talk = named(("SPEAKER_00", "I am Anna Schmidt."), ("SPEAKER_01", "And I am Will Ng."))
+    talk = named(("SPEAKER_01", "I am Anna Schmidt."), ("SPEAKER_02", "And I am Will Ng."))
     talk = replace(
         talk,
         audio=replace(talk.audio, path="/calls/anna/interview_anna_Schmidt-1.wav"),
@@ -124,10 +124,10 @@ def test_the_mp3_has_the_recording_s_times(tmp_path):
 
 def test_short_first_names_are_found_in_text_and_sound_and_forms_of_address_stay():
     talk = named(
-        ("SPEAKER_00", "I am Jo. Joan met Dr. Li, not JO_Meyer7 or MeyerLi."),
+        ("SPEAKER_01", "I am Jo. Joan met Dr. Li, not JO_Meyer7 or MeyerLi."),
         names=("Jo Meyer", "Dr. Li Ng"),
     )
-    talk = replace(talk, speakers=(*talk.speakers, Speaker("SPEAKER_01", 1.0, 0.1, "Dr. Li Ng")))
+    talk = replace(talk, speakers=(*talk.speakers, Speaker("SPEAKER_02", 1.0, 0.1, "Dr. Li Ng")))
     found = anonymize(talk)
     assert texts(found) == ["I am P01. Joan met Dr. P02, not P01 or […]."]
     words = talk.utterances[0].words

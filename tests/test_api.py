@@ -88,7 +88,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
         warnings.simplefilter("ignore")
         exec(code, {"__name__": "__main__"})  # noqa: S102
     said = said.getvalue()
-    assert "monday.wav ['SPEAKER_00', 'SPEAKER_01']" in said
+    assert "monday.wav ['SPEAKER_01', 'SPEAKER_02']" in said
     assert "whisper.cpp Part(start=2.0, end=10.0)" in said.replace("start=2,", "start=2.0,").replace(
         "end=10)", "end=10.0)"
     )

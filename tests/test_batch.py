@@ -391,7 +391,7 @@ def test_a_format_of_what_is_done_is_written_from_the_transcript_with_its_correc
     arguments = ("in", "-o", "out", "--whisper", "none")
     here(*arguments, cwd=tmp_path)
     path = tmp_path / "out" / "call00.json"
-    assert in_process(tmp_path, "redo", path, "--name", "SPEAKER_00=Zoe").returncode == 0
+    assert in_process(tmp_path, "redo", path, "--name", "SPEAKER_01=Zoe").returncode == 0
     assert "Zoe" in path.with_suffix(".txt").read_text()
     before = {file: file.stat().st_mtime_ns for file in path.parent.glob("call*")}
     stdout, stderr = here(*arguments, "-f", "json", "-f", "srt", "-f", "md", cwd=tmp_path)
@@ -624,7 +624,7 @@ def test_the_same_bytes_are_recognized_once(tmp_path, monkeypatch):
     for document in documents.values():
         del document["audio"]["path"], document["timing"], document["findings"]
     assert documents["copy"] == documents["call00"]
-    in_process(tmp_path, "redo", "out/copy.json", "-q", "--name", "SPEAKER_00=Anna")  # it has its findings
+    in_process(tmp_path, "redo", "out/copy.json", "-q", "--name", "SPEAKER_01=Anna")  # it has its findings
     assert "Anna" in (out / "copy.txt").read_text()
 
     (tmp_path / "in" / "new").mkdir()

@@ -183,8 +183,8 @@ REPLY = {
     "device": {"embedding": "cpu", "whisper": None},
     "timing": {"wall": 0.5, "mode": None},
     "turns": [
-        {"start": 0.5, "end": 3.0, "speaker": "SPEAKER_00"},
-        {"start": 3.0, "end": 6.0, "speaker": "SPEAKER_01"},
+        {"start": 0.5, "end": 3.0, "speaker": "SPEAKER_01"},
+        {"start": 3.0, "end": 6.0, "speaker": "SPEAKER_02"},
     ],
     "words": 0,
     "warnings": [],

@@ -105,7 +105,7 @@ def test_the_main_job_with_no_network_and_no_model(witness, short):
     lines = result.stdout.decode().splitlines()
     assert len(lines) > 3
     assert all(line.startswith("[00:0") for line in lines)
-    assert {line.split()[1] for line in lines} == {"SPEAKER_00:", "SPEAKER_01:"}
+    assert {line.split()[1] for line in lines} == {"SPEAKER_01:", "SPEAKER_02:"}
     assert "at the service desk." in lines[0]
     (speakers,) = result.stderr.decode().splitlines()
     assert speakers.startswith("note: using the builtin speaker models")
@@ -171,7 +171,7 @@ def test_quiet_is_quiet(witness, clip):
 @pytest.mark.slow
 def test_stdin(witness, clip, monkeypatch):
     by_name = witness.here(clip, "-q", check=0).stdout
-    assert b"SPEAKER_00" in by_name
+    assert b"SPEAKER_01" in by_name
     assert witness("-", *MUTE, "-q", stdin=clip.read_bytes(), check=0).stdout == by_name
     with clip.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -184,7 +184,7 @@ def test_number_of_speakers_is_honored(witness, short, speakers):
     result = witness.here(short, "-q", "-f", "json", "--speakers", speakers, check=0)
     document = json.loads(result.stdout)
     assert [speaker["id"] for speaker in document["speakers"]] == [
-        f"SPEAKER_{n:02d}" for n in range(speakers)
+        f"SPEAKER_{1 + n:02d}" for n in range(speakers)
     ]
     assert sum(speaker["share"] for speaker in document["speakers"]) == pytest.approx(1, abs=0.01)
 
@@ -494,7 +494,7 @@ def test_a_full_log_does_not_cost_the_result(witness, clip):
 def test_quiet_still_tells_of_a_failure(witness, short):
     (witness.folder / "half.bin").write_bytes(b"lmgg half a model")
     result = witness.here(short, "-q", "--whisper", "half.bin", check=1)
-    assert b"SPEAKER_01" in result.stdout
+    assert b"SPEAKER_02" in result.stdout
     (line,) = result.stderr.decode().splitlines()
     assert "half.bin" in line
 
@@ -727,7 +727,7 @@ def test_corrections_are_not_lost_without_force(witness, clip):
     arguments = (clip, "-f", "json", "-f", "srt", "-o", "ov/")
     witness.here(*arguments, check=0)
     path = witness.folder / "ov" / "call.json"
-    in_process(witness.folder, "redo", path, "--name", "SPEAKER_00=Anna", "-f", "srt")
+    in_process(witness.folder, "redo", path, "--name", "SPEAKER_01=Anna", "-f", "srt")
     before = {file: file.read_bytes() for file in path.parent.iterdir()}
     assert b"Anna" in before[path]
     for options in (arguments, (clip, "-f", "srt", "-o", "ov"), (clip, "-o", "ov/call.json")):

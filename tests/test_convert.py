@@ -23,7 +23,7 @@ from witness.transcript import store
 from witness.transcript.corrections import group_utterances
 
 FORMS = [form for form in Format if form not in (Format.JSON, Format.DOCX)]
-TURNS = (Turn(0.016875, 12.71, "SPEAKER_00"), Turn(571.9, 574.25, "SPEAKER_01"))
+TURNS = (Turn(0.016875, 12.71, "SPEAKER_01"), Turn(571.9, 574.25, "SPEAKER_02"))
 
 
 def save(transcript: Transcript, folder: Path, forms=FORMS) -> dict[str, bytes]:
@@ -47,7 +47,7 @@ def uttered(words, *more, **kwargs) -> Transcript:
     return replace(found, counts=(Count(2, 3, 0.123),))
 
 
-def spoken(*texts: str, speaker="SPEAKER_00", start=1.0, pace=0.337) -> list[Word]:
+def spoken(*texts: str, speaker="SPEAKER_01", start=1.0, pace=0.337) -> list[Word]:
     return [
         Word(start + n * pace, start + (n + 1) * pace, text, speaker, 0.98765 - n / 1000)
         for n, text in enumerate(texts)
@@ -110,7 +110,7 @@ def test_no_speech_at_all(tmp_path):
 )
 def test_spaces_come_back_from_the_text(tmp_path, texts):
     """Between the words of an utterance; at its beginning by the script."""
-    words = [*spoken(*texts), *spoken(*texts, speaker="SPEAKER_01", start=9.0)]
+    words = [*spoken(*texts), *spoken(*texts, speaker="SPEAKER_02", start=9.0)]
     first = words[0].text.lstrip()
     texts = [(" " if first[0].isascii() else "") + first, *(word.text for word in words[1 : len(words) // 2])]
     words = [structs.replace(word, text=texts[n % len(texts)]) for n, word in enumerate(words)]
@@ -134,7 +134,7 @@ def test_whatever_is_recognized(tmp_path_factory, pieces):
     words: list[Word] = []
     start = 0.0
     for texts, who, pause in pieces:
-        speaker = (None, "SPEAKER_00", "SPEAKER_01")[who]
+        speaker = (None, "SPEAKER_01", "SPEAKER_02")[who]
         heard = to_words([tokens(texts, start + pause / 10)])
         words += [structs.replace(word, speaker=speaker, supported=speaker is not None) for word in heard]
         start = words[-1].end
@@ -143,13 +143,13 @@ def test_whatever_is_recognized(tmp_path_factory, pieces):
 
 
 def test_the_sides_of_a_call_are_told_apart_by_the_speakers(tmp_path):
-    here = spoken(" How", " can", " I", " help", "?", speaker="CH1_SPEAKER_00")
-    there = spoken(" My", " line", " is", " dead", ".", speaker="CH2_SPEAKER_00", start=1.5)
+    here = spoken(" How", " can", " I", " help", "?", speaker="CH1_SPEAKER_01")
+    there = spoken(" My", " line", " is", " dead", ".", speaker="CH2_SPEAKER_01", start=1.5)
     sides = [*group_utterances(here), *(replace(one, track=1) for one in group_utterances(there))]
-    unheard = Utterance(20.0, 23.0, "CH2_SPEAKER_00", track=1)
+    unheard = Utterance(20.0, 23.0, "CH2_SPEAKER_01", track=1)
     call = listened(*sides, unheard, words=sorted([*here, *there], key=lambda word: word.start))
     speakers = tuple(
-        replace(one, id=f"CH{side}_SPEAKER_00") for side, one in enumerate(call.speakers, start=1)
+        replace(one, id=f"CH{side}_SPEAKER_01") for side, one in enumerate(call.speakers, start=1)
     )
     call = replace(call, speakers=speakers, counts=(Count(1), Count(1)))
     assert_same(call, tmp_path)
@@ -157,12 +157,12 @@ def test_the_sides_of_a_call_are_told_apart_by_the_speakers(tmp_path):
     merged = [
         replace(
             one,
-            speaker="CH1_SPEAKER_00",
-            words=tuple(structs.replace(word, speaker="CH1_SPEAKER_00") for word in one.words),
+            speaker="CH1_SPEAKER_01",
+            words=tuple(structs.replace(word, speaker="CH1_SPEAKER_01") for word in one.words),
         )
         for one in call.utterances
     ]
-    words = [structs.replace(word, speaker="CH1_SPEAKER_00") for word in call.words]
+    words = [structs.replace(word, speaker="CH1_SPEAKER_01") for word in call.words]
     call = replace(call, utterances=tuple(merged[:2]), words=tuple(words))
     assert_same(call, tmp_path)
 
@@ -267,14 +267,14 @@ def test_a_format_is_written_beside_the_transcript(path):
 
 
 def test_text_goes_to_stdout_and_a_format_where_it_should(path, tmp_path):
-    assert converted(path, path).startswith("[00:00:01] SPEAKER_00: Good morning")
+    assert converted(path, path).startswith("[00:00:01] SPEAKER_01: Good morning")
     assert converted(path, path, "-f", "vtt", "-o", "-").startswith("WEBVTT")
     converted(path, path, "-o", tmp_path / "y.TextGrid")
     assert (tmp_path / "y.TextGrid").read_text().startswith("File type")
 
 
 def test_pauses(tmp_path):
-    save(uttered([*REPLY.words, *said("SPEAKER_01", 580.0, "No.").words]), tmp_path / "out", [])
+    save(uttered([*REPLY.words, *said("SPEAKER_02", 580.0, "No.").words]), tmp_path / "out", [])
     path = tmp_path / "out" / "x.json"
     assert "(6 s)" not in converted(path, "x.json")
     assert "(6 s)" in converted(path, "x.json", "--pauses", "2")

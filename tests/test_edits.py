@@ -180,7 +180,7 @@ def test_how_far_somebody_has_got_is_kept_whatever_follows(path, findings):
     edits.save(path, replace(edit(path, first), review=Review(checked=True, until=12.5)))
     edits.save(path, edit(path, undone=(first[:1],)))
     assert (store.read(path).state, names(path)[0]) == ("checked", None)
-    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Bo").returncode == 0
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_01=Bo").returncode == 0
     assert store.read(path).state == "checked"
     if findings:
         edits.restore_original(path, edits.show(path).version)
@@ -194,7 +194,7 @@ def test_an_old_version_is_refused_and_changes_nothing(path):
     for change in (
         lambda: edits.save(path, edit(path, naming(path, 1, "Bo"), version=seen)),
         lambda: edits.add_corrections(path, seen, {}),
-        lambda: edits.name_speaker(path, seen, "SPEAKER_01", "Bo"),
+        lambda: edits.name_speaker(path, seen, "SPEAKER_02", "Bo"),
         lambda: edits.recount_speakers(path, seen, 3),
         lambda: edits.restore_original(path, seen),
     ):
@@ -301,7 +301,7 @@ def test_a_transcript_without_findings_is_corrected_undone_and_restored(path):
     edits.save(path, edit(path, first, undone=[(second[0],)]))
     assert "Zanzibar" not in path.read_text()
     assert names(path)[0] == "Ann"
-    edits.name_speaker(path, edits.show(path).version, "SPEAKER_01", "Bo")
+    edits.name_speaker(path, edits.show(path).version, "SPEAKER_02", "Bo")
     assert names(path)[:2] == ["Ann", "Bo"]
     with pytest.raises(InputError, match="copy it into"):
         edits.recount_speakers(path, edits.show(path).version, 3)

@@ -25,16 +25,16 @@ from witness.schema import NO_SPEECH, SIDES, Speaker, Turn, Utterance, Word
 from witness.work.folder import assign
 from witness.work.manifest import Manifest
 
-ANSWER = replace(said("SPEAKER_00", 572.5, "Sorry?", 1.0), track=1)
+ANSWER = replace(said("SPEAKER_01", 572.5, "Sorry?", 1.0), track=1)
 """Said while the reply is."""
 CALL = listened(LONG, REPLY, ANSWER, GHOST, UNHEARD)
 NAMED = replace(
     CALL,
-    speakers=(Speaker("SPEAKER_00", 60.0, 0.75, 'Zoë "Z" <O\'Neil> & Söhne'), CALL.speakers[1]),
+    speakers=(Speaker("SPEAKER_01", 60.0, 0.75, 'Zoë "Z" <O\'Neil> & Söhne'), CALL.speakers[1]),
 )
 SPEAKERS_ONLY = transcript(
-    [Utterance(1.0, 3.0, "SPEAKER_00"), Utterance(3.0, 5.0, "SPEAKER_01")],
-    [Turn(1.0, 3.5, "SPEAKER_00"), Turn(2.5, 5.0, "SPEAKER_01")],
+    [Utterance(1.0, 3.0, "SPEAKER_01"), Utterance(3.0, 5.0, "SPEAKER_02")],
+    [Turn(1.0, 3.5, "SPEAKER_01"), Turn(2.5, 5.0, "SPEAKER_02")],
 )
 """Nobody listened for words; the turns overlap, the utterances do not."""
 
@@ -47,7 +47,7 @@ def written(form: str, given=NAMED) -> str:
 
 def corrected(given=CALL):
     """With a passage in the place of the reply's last word."""
-    passage = Word(573.25, 574.25, " came on  time.", "SPEAKER_01")
+    passage = Word(573.25, 574.25, " came on  time.", "SPEAKER_02")
     utterances = list(given.utterances)
     utterances[1] = replace(REPLY, end=574.25, words=(*REPLY.words[:2], passage))
     return replace(given, utterances=tuple(utterances))
@@ -73,26 +73,26 @@ def test_docx_has_a_style_for_each_kind_of_text():
     given = replace(NAMED, warnings=("the recording ends early",))
     assert paragraphs(docx_of(given)) == [
         ("Title", "my call"),
-        ("Subtitle", reading.read(given).summary),
+        ("Subtitle", reading.read(given, labels=True).summary),
         ("Transcript Warning", "the recording ends early"),
         ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:00:01]'),
         ("Transcript Text", LONG.text),
-        ("Transcript Speaker", "SPEAKER_01 [00:09:32]"),
+        ("Transcript Speaker", "Speaker 2 [00:09:32]"),
         ("Transcript Text", "It never came."),
         ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:09:32]'),
         ("Transcript Text", "Sorry?"),
         ("Transcript Speaker", 'Zoë "Z" <O\'Neil> & Söhne [00:10:00]'),
         ("Transcript Text", "[inaudible]"),
     ]
-    assert reading.read(given).summary == ('01:02:05 long, Zoë "Z" <O\'Neil> & Söhne 75%, SPEAKER_01 25%')
+    assert reading.read(given).summary == ('01:02:05 long, Zoë "Z" <O\'Neil> & Söhne 75%, SPEAKER_02 25%')
 
 
 def test_docx_marks_the_time_and_pauses():
     docx = pytest.importorskip("docx")
-    document = docx.Document(io.BytesIO(docx_of(listened(REPLY, said("SPEAKER_01", 580.0, "No.")), 2.0)))
+    document = docx.Document(io.BytesIO(docx_of(listened(REPLY, said("SPEAKER_02", 580.0, "No.")), 2.0)))
     speaker = next(one for one in document.paragraphs if one.style.name == "Transcript Speaker")
     assert [(run.text, run.style.name) for run in speaker.runs] == [
-        ("SPEAKER_01 ", "Default Paragraph Font"),
+        ("Speaker 2 ", "Default Paragraph Font"),
         ("[00:09:32]", "Transcript Time"),
     ]
     assert [one.text for one in document.paragraphs if one.style.name == "Transcript Pause"] == ["(6 s)"]
@@ -139,29 +139,29 @@ def test_docx_is_not_written_to_a_terminal(monkeypatch):
 
 def test_qda_has_the_speaker_on_a_line_and_the_time_on_the_next():
     assert written("qda", listened(REPLY, ANSWER, UNHEARD)) == (
-        "SPEAKER_01\n[00:09:32] It never came.\n\n"
-        "SPEAKER_00\n[00:09:32] Sorry?\n\n"
-        "SPEAKER_00\n[00:10:00] [inaudible]\n\n"
+        "SPEAKER_02\n[00:09:32] It never came.\n\n"
+        "SPEAKER_01\n[00:09:32] Sorry?\n\n"
+        "SPEAKER_01\n[00:10:00] [inaudible]\n\n"
     )
-    later = said("SPEAKER_01", 580.0, "No.")
-    assert "\n\n(6 s)\n\nSPEAKER_01\n" in written("qda", listened(REPLY, later).styled({"pauses": 2.0}))
-    assert written("qda", SPEAKERS_ONLY).startswith("SPEAKER_00\n[00:00:01]\n\n")
+    later = said("SPEAKER_02", 580.0, "No.")
+    assert "\n\n(6 s)\n\nSPEAKER_02\n" in written("qda", listened(REPLY, later).styled({"pauses": 2.0}))
+    assert written("qda", SPEAKERS_ONLY).startswith("SPEAKER_01\n[00:00:01]\n\n")
 
 
 def test_audacity_labels():
     assert written("audacity", listened(REPLY, ANSWER)) == (
-        "572.250000\t573.750000\tSPEAKER_01: It never came.\n572.500000\t573.500000\tSPEAKER_00: Sorry?\n"
+        "572.250000\t573.750000\tSPEAKER_02: It never came.\n572.500000\t573.500000\tSPEAKER_01: Sorry?\n"
     )
     tabbed = Utterance(1, 2, "A", (Word(1, 2, " a\tb\nc", "A"),))
     assert written("audacity", listened(tabbed)) == "1.000000\t2.000000\tA: a b c\n"
-    assert written("audacity", SPEAKERS_ONLY).startswith("1.000000\t3.000000\tSPEAKER_00\n")
+    assert written("audacity", SPEAKERS_ONLY).startswith("1.000000\t3.000000\tSPEAKER_01\n")
 
 
 def test_podcast():
     document = json.loads(written("podcast"))
     assert document["version"] == "1.0.0"
     assert document["segments"][1] == {
-        "speaker": "SPEAKER_01",
+        "speaker": "SPEAKER_02",
         "startTime": 572.25,
         "endTime": 573.75,
         "body": "It never came.",
@@ -187,8 +187,8 @@ def test_txt_and_qda_begin_with_what_of_the_recording_was_not_used():
 def test_eaf_has_a_tier_for_each_speaker_and_keeps_overlap(tmp_path):
     eaf = eaf_of(tmp_path, NAMED)
     first = 'Zoë "Z" <O\'Neil> & Söhne'
-    assert list(eaf.get_tier_names()) == [first, "SPEAKER_01"]
-    assert eaf.get_annotation_data_for_tier("SPEAKER_01") == [(572250, 573750, "It never came.")]
+    assert list(eaf.get_tier_names()) == [first, "SPEAKER_02"]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_02") == [(572250, 573750, "It never came.")]
     assert eaf.get_annotation_data_for_tier(first)[1:] == [
         (572500, 573500, "Sorry?"),
         (600000, 604500, "[inaudible]"),
@@ -287,15 +287,15 @@ def eaf_of(tmp_path, given):
 
 def test_turns_overlap_in_the_tiers_where_nobody_listened_for_words(tmp_path):
     eaf = eaf_of(tmp_path, SPEAKERS_ONLY)
-    assert eaf.get_annotation_data_for_tier("SPEAKER_00") == [(1000, 3500, "SPEAKER_00")]
-    assert eaf.get_annotation_data_for_tier("SPEAKER_01") == [(2500, 5000, "SPEAKER_01")]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_01") == [(1000, 3500, "SPEAKER_01")]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_02") == [(2500, 5000, "SPEAKER_02")]
 
 
 def test_a_speaker_in_two_channels_at_once_has_two_tiers(tmp_path):
-    both = listened(REPLY, replace(said("SPEAKER_01", 572.5, "Hello?", 1.0), track=1))
+    both = listened(REPLY, replace(said("SPEAKER_02", 572.5, "Hello?", 1.0), track=1))
     eaf = eaf_of(tmp_path, both)
-    assert list(eaf.get_tier_names()) == ["SPEAKER_01", "SPEAKER_01 (2)"]
-    assert eaf.get_annotation_data_for_tier("SPEAKER_01 (2)") == [(572500, 573500, "Hello?")]
+    assert list(eaf.get_tier_names()) == ["SPEAKER_02", "SPEAKER_02 (2)"]
+    assert eaf.get_annotation_data_for_tier("SPEAKER_02 (2)") == [(572500, 573500, "Hello?")]
 
 
 def test_xml_takes_whatever_is_said(tmp_path):
@@ -319,11 +319,11 @@ def entries(grid, name) -> list[tuple[float, float, str]]:
 def test_textgrid_has_a_tier_of_lines_and_one_of_words_for_each_speaker(tmp_path):
     grid = grid_of(tmp_path, NAMED)
     first = 'Zoë "Z" <O\'Neil> & Söhne'
-    assert grid.tierNames == (first, f"{first} - words", "SPEAKER_01", "SPEAKER_01 - words")
+    assert grid.tierNames == (first, f"{first} - words", "SPEAKER_02", "SPEAKER_02 - words")
     assert (grid.minTimestamp, grid.maxTimestamp) == (0, 3725.5)
     assert '"Zoë ""Z"" <' in written("textgrid")  # praatio reads it either way, Praat does not
-    assert entries(grid, "SPEAKER_01") == [(572.25, 573.75, "It never came.")]
-    assert entries(grid, "SPEAKER_01 - words") == [
+    assert entries(grid, "SPEAKER_02") == [(572.25, 573.75, "It never came.")]
+    assert entries(grid, "SPEAKER_02 - words") == [
         (572.25, 572.75, "It"),
         (572.75, 573.25, "never"),
         (573.25, 573.75, "came."),
@@ -372,7 +372,7 @@ def test_stm_reads_back(tmp_path):
     stm = scorer(tmp_path, "stm")
     assert [(line.speaker_id, line.transcript) for line in stm.lines] == [
         ('Zoë_"Z"_<O\'Neil>_&_Söhne', LONG.text),
-        ("SPEAKER_01", "It never came."),
+        ("SPEAKER_02", "It never came."),
         ('Zoë_"Z"_<O\'Neil>_&_Söhne', "Sorry?"),
     ]
 
@@ -382,7 +382,7 @@ def test_seglst_reads_back(tmp_path):
     seglst = scorer(tmp_path, "seglst")
     assert dict(seglst.segments[1]) == {
         "session_id": "my call",
-        "speaker": "SPEAKER_01",
+        "speaker": "SPEAKER_02",
         "start_time": 572.25,
         "end_time": 573.75,
         "words": "It never came.",
@@ -427,9 +427,9 @@ def test_whisperx():
         "start": 572.25,
         "end": 574.25,
         "text": "It never came on  time.",
-        "speaker": "SPEAKER_01",
+        "speaker": "SPEAKER_02",
     }
-    assert segment["words"][0] == {"word": "It", "start": 572.25, "end": 572.75, "speaker": "SPEAKER_01"}
+    assert segment["words"][0] == {"word": "It", "start": 572.25, "end": 572.75, "speaker": "SPEAKER_02"}
     assert [word["word"] for word in segment["words"]] == ["It", "never", "came", "on", "time."]
     assert len(document["word_segments"]) == sum(len(one["words"]) for one in document["segments"])
 
@@ -441,7 +441,7 @@ def test_openai():
     assert found.duration == 3725.5
     assert found.text == f"{LONG.text} It never came. Sorry?"
     assert [(one.id, one.start, one.end, one.speaker, one.text) for one in found.segments][1] == (
-        *("seg_1", 572.25, 573.75, "SPEAKER_01"),
+        *("seg_1", 572.25, 573.75, "SPEAKER_02"),
         "It never came.",
     )
     assert {one["type"] for one in document["segments"]} == {"transcript.text.segment"}
@@ -450,7 +450,7 @@ def test_openai():
 @pytest.mark.parametrize("form", ["stm", "seglst", "whisperx", "openai", "podcast"])
 def test_without_words_there_are_speakers_and_times(form):
     text = written(form, SPEAKERS_ONLY)
-    assert "SPEAKER_01" in text
+    assert "SPEAKER_02" in text
     assert "5.0" in text
 
 
@@ -462,7 +462,7 @@ def test_no_format_changes_a_word(form):
     """Each format has the words of all scripts, joiners and marks included."""
     if form == Format.DOCX:
         pytest.importorskip("docx")
-    spoken = said("SPEAKER_00", 1.0, " ".join(delicate.WORDS))
+    spoken = said("SPEAKER_01", 1.0, " ".join(delicate.WORDS))
     content = writers.content(transcript([spoken]), form)
     if form == Format.DOCX:
         text = " ".join(text for _, text in paragraphs(content))
@@ -524,11 +524,11 @@ def test_a_batch_keeps_apart_what_would_be_one_file(tmp_path):
 
 def test_tsv_has_milliseconds_and_a_cell_for_each_text():
     hostile = replace(
-        NAMED, utterances=(replace(REPLY, end=574.0, words=(Word(573.0, 574.0, " a\tb\nc", "SPEAKER_01"),)),)
+        NAMED, utterances=(replace(REPLY, end=574.0, words=(Word(573.0, 574.0, " a\tb\nc", "SPEAKER_02"),)),)
     )
     head, row = written("tsv", hostile).splitlines()
     assert head.split("\t") == ["start", "end", "speaker", "text"]
-    assert row.split("\t") == ["572250", "574000", "SPEAKER_01", "a b c"]
+    assert row.split("\t") == ["572250", "574000", "SPEAKER_02", "a b c"]
     assert [row.split("\t")[:2] for row in written("tsv", SPEAKERS_ONLY).splitlines()[1:]] == [
         ["1000", "3000"],
         ["3000", "5000"],

@@ -140,7 +140,7 @@ def test_notes_and_times_of_paragraphs_survive_what_follows(shelved, findings):
     number = before.words.index(word)
     start = Correction("start", (), None, place(before, number, number + 1), at=word.start - 0.25)
     edits.save(path, written(path, note(before, 2, 6, "Why?", "Trust"), start))
-    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Bo").returncode == 0
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_01=Bo").returncode == 0
     edits.add_corrections(
         path, edits.show(path).version, edit(path, spelling(path, 3, "Zanzibar")).corrections
     )

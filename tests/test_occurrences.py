@@ -10,7 +10,7 @@ from witness.transcript import corrections, edits, rebuild, store
 
 
 def test_each_place_is_shown_with_its_words():
-    said = talk(("SPEAKER_00", " Frau Maier met a maier, and Maier left"), ("SPEAKER_01", " Maier?"))
+    said = talk(("SPEAKER_01", " Frau Maier met a maier, and Maier left"), ("SPEAKER_02", " Maier?"))
     found = corrections.find_occurrences(said, "maier", "Meyer")
     assert [(one.before, one.old, one.new, one.after) for one in found][:2] == [
         ("Frau", "Maier", "Meyer", "met a maier, and Maier left Maier?"),
@@ -29,7 +29,7 @@ def test_what_is_written_otherwise_can_be_undone_and_keeps_what_was_corrected(sh
     count = sum(one.text.strip().casefold() == word.casefold() for one in text.words)
     found = corrections.find_occurrences(text, word, "Zanzibar")
     assert len(found) == count > 1
-    edits.name_speaker(shelved, edits.show(shelved).version, rebuild.read(shelved).find("SPEAKER_00"), "Ann")
+    edits.name_speaker(shelved, edits.show(shelved).version, rebuild.read(shelved).find("SPEAKER_01"), "Ann")
     version = edits.show(shelved).version
     chosen = [one.place for one in found][1:]
     edits.rewrite_words(shelved, version, word, "Zanzibar", chosen)

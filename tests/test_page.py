@@ -129,13 +129,13 @@ def test_one_file_that_asks_for_nothing(tmp_path):
 def test_hostile_text_stays_inside_its_block():
     nasty = "</script><script>alert(1)</script><!--\u2028\u2029&lt;'\""
     found = talks.transcript(
-        [Word(0, 1, f" {nasty}", "SPEAKER_00")], [Turn(0, 1, "SPEAKER_00")], path=f"{nasty}.wav"
+        [Word(0, 1, f" {nasty}", "SPEAKER_01")], [Turn(0, 1, "SPEAKER_01")], path=f"{nasty}.wav"
     )
     found = replace(found, warnings=(nasty,), speakers=(replace(found.speakers[0], name=nasty),))
     scripts = Scripts(writers.render(found, Format.HTML))
     assert len(scripts.blocks) == 2
     assert scripts.data["words"]["text"] == [f" {nasty}"]
-    assert scripts.data["speakers"] == [["SPEAKER_00", nasty]]
+    assert scripts.data["speakers"] == [["SPEAKER_01", nasty]]
 
 
 def test_sound_that_is_linked_missing_or_another(tmp_path):
@@ -487,7 +487,7 @@ def spoken(found) -> list[tuple[str, str]]:
 def test_two_tracks_are_grouped_as_witness_does(read, early):
     """The second side answers `early` seconds too soon, so that they talk at the same time."""
     found = talks.call()
-    sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_00", "SPEAKER_01")]
+    sides = [[word for word in found.words if word.speaker == who] for who in ("SPEAKER_01", "SPEAKER_02")]
     sides[1] = [
         structs.replace(w, start=round(w.start - early, 3), end=round(w.end - early, 3)) for w in sides[1]
     ]
@@ -498,8 +498,8 @@ def test_two_tracks_are_grouped_as_witness_does(read, early):
 
 
 def test_words_that_go_from_right_to_left(read):
-    words = talks.spread("שלום לכולם וברוכים הבאים", "SPEAKER_00", 0.0, 4.0)
-    reader = read(talks.transcript(words, [Turn(0, 4, "SPEAKER_00")], language="he"), how="none")
+    words = talks.spread("שלום לכולם וברוכים הבאים", "SPEAKER_01", 0.0, 4.0)
+    reader = read(talks.transcript(words, [Turn(0, 4, "SPEAKER_01")], language="he"), how="none")
     reader.page.locator("#feed .w").first.click()
     reader.page.keyboard.press("ArrowLeft")
     assert reader.page.inner_text(".w.chosen") == "לכולם"
@@ -581,8 +581,8 @@ NASTY = (
 
 
 def test_hostile_text_shows_as_text_and_runs_nothing(read):
-    turns = [Turn(n, n + 1, f"SPEAKER_{n:02d}") for n in range(len(NASTY))]
-    words = [Word(n, n + 1, f" {text}", f"SPEAKER_{n:02d}", 0.5) for n, text in enumerate(NASTY)]
+    turns = [Turn(n, n + 1, f"SPEAKER_{1 + n:02d}") for n in range(len(NASTY))]
+    words = [Word(n, n + 1, f" {text}", f"SPEAKER_{1 + n:02d}", 0.5) for n, text in enumerate(NASTY)]
     name = "<img src=x onerror=window.broken=1>'\"&"
     found = talks.transcript(words, turns, path=f"a/{name}.wav", duration=20.0, language='"><script>')
     speakers = [replace(one, name=text[:90]) for one, text in zip(found.speakers, NASTY, strict=True)]
@@ -805,7 +805,7 @@ def test_no_speech_no_words_and_twenty_speakers(read):
 
 def test_inaudible_doubtful_and_invented_passages_are_marked(read):
     found = talks.call()
-    unheard = Utterance(26.0, 28.5, "SPEAKER_01")
+    unheard = Utterance(26.0, 28.5, "SPEAKER_02")
     found = replace(found, utterances=tuple(sorted([*found.utterances, unheard], key=lambda u: u.start)))
     reader = read(found)
     assert reader.page.locator(".inaudible").first.inner_text() == "[inaudible] 3 s"
@@ -1142,12 +1142,12 @@ def test_a_new_speaker_is_one_after_redo_too(read, case):
     after = read(case / "toned.html")
     assert after.said() == shown
     assert after.page.inner_text("#speakers") == list_
-    assert " SPEAKER_02 " in (case / "toned.rttm").read_text()
+    assert " SPEAKER_03 " in (case / "toned.rttm").read_text()
     # A name for what is now a speaker like all others goes to no other, whatever their number.
     redo(case / "toned.json", "--name", "Marie=Mary", "-q")
     redo(case / "toned.json", "--speakers", "3", "-q")
     speakers = json.loads((case / "toned.json").read_text())["speakers"]
-    assert [(one["id"], one["name"]) for one in speakers if one["name"]] == [("SPEAKER_03", "Mary")]
+    assert [(one["id"], one["name"]) for one in speakers if one["name"]] == [("SPEAKER_04", "Mary")]
 
 
 @pytest.fixture
@@ -1295,8 +1295,8 @@ def test_where_the_selection_is_its_tools_are_too(read):
 
 @pytest.mark.parametrize(("size", "most"), [((1280, 800), 0.3), ((390, 844), 0.36)], ids=["desk", "phone"])
 def test_the_text_begins_near_the_top(read, size, most):
-    speakers = [Turn(n, n + 1.0, f"SPEAKER_{n:02d}") for n in range(4)]
-    words = [Word(n, n + 1.0, " word", f"SPEAKER_{n:02d}", 0.9) for n in range(4)]
+    speakers = [Turn(n, n + 1.0, f"SPEAKER_{1 + n:02d}") for n in range(4)]
+    words = [Word(n, n + 1.0, " word", f"SPEAKER_{1 + n:02d}", 0.9) for n in range(4)]
     notes = ("using the builtin speaker models, because no others could be fetched: " * 3,) * 6
     reader = read(talks.transcript(words, speakers, path=f"{'a long name ' * 10}.wav", warnings=notes))
     reader.page.set_viewport_size({"width": size[0], "height": size[1]})

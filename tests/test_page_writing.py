@@ -391,8 +391,8 @@ def test_words_dragged_out_of_the_text_stay_there_too(writer):
 def delicate_talk():
     """Two people say the words of all scripts, each in a paragraph."""
     text = " ".join(["first", *delicate.WORDS, "last"])
-    words = [*talks.spread(text, "SPEAKER_00", 0.0, 9.0), *talks.spread(text, "SPEAKER_01", 9.5, 18.5)]
-    return talks.transcript(words, [Turn(0.0, 9.0, "SPEAKER_00"), Turn(9.5, 18.5, "SPEAKER_01")])
+    words = [*talks.spread(text, "SPEAKER_01", 0.0, 9.0), *talks.spread(text, "SPEAKER_02", 9.5, 18.5)]
+    return talks.transcript(words, [Turn(0.0, 9.0, "SPEAKER_01"), Turn(9.5, 18.5, "SPEAKER_02")])
 
 
 @pytest.mark.parametrize("edit", ["type", "paste", "delete", "split", "join", "drag", "across", "ime"])

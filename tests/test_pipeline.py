@@ -58,7 +58,7 @@ def test_every_word_is_inside_the_recording_and_has_a_speaker_or_says_why_not(tr
     assert transcript.failure is None
     assert len(transcript.words) > 10
     names = {speaker.id for speaker in transcript.speakers}
-    assert names == {"SPEAKER_00", "SPEAKER_01"}
+    assert names == {"SPEAKER_01", "SPEAKER_02"}
     for word in transcript.words:
         assert 0 <= word.start <= word.end <= transcript.audio.duration
         assert (word.speaker in names) == word.supported
@@ -90,7 +90,7 @@ def test_words_go_to_the_speaker_of_their_time(transcript):
         for word in supported
     ]
     assert np.mean(right) > 0.9
-    assert {word.speaker for word in supported} == {"SPEAKER_00", "SPEAKER_01"}
+    assert {word.speaker for word in supported} == {"SPEAKER_01", "SPEAKER_02"}
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_diarize_has_no_words_and_the_same_turns(brief, short):
     assert found.words == ()
     assert found.models["whisper"] is None
     assert found.warnings == ()  # nothing was asked for that is missing
-    assert {(u.speaker, u.text) for u in found.utterances} == {("SPEAKER_00", None), ("SPEAKER_01", None)}
+    assert {(u.speaker, u.text) for u in found.utterances} == {("SPEAKER_01", None), ("SPEAKER_02", None)}
 
 
 def test_close_to_the_exact_reference(diarized):
@@ -296,9 +296,9 @@ def test_tracks_are_recognized_by_themselves(whisper, tmp_path):
     options = Options(whisper=str(whisper), channels="split", **OFFLINE)
     found = transcribe(str(tmp_path / "stereo.wav"), options)
     said = [(word.text.strip(), word.speaker) for word in found.words]
-    low = [(text, "CH1_SPEAKER_00") for text in ("one", "two", "three")]
-    assert said[:4] == [*low, ("eins", "CH2_SPEAKER_00")]
-    assert {speaker for _, speaker in said[4:]} <= {"CH2_SPEAKER_00"}  # a second look may find more
+    low = [(text, "CH1_SPEAKER_01") for text in ("one", "two", "three")]
+    assert said[:4] == [*low, ("eins", "CH2_SPEAKER_01")]
+    assert {speaker for _, speaker in said[4:]} <= {"CH2_SPEAKER_01"}  # a second look may find more
     assert found.words[2].end < 4.3 < found.words[3].end
 
 
@@ -418,7 +418,7 @@ def test_offline_opens_no_socket(short, tmp_path):
     )
     environment = {**os.environ, "HF_HOME": str(tmp_path)}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
-    assert b"SPEAKER_01" in result.stdout
+    assert b"SPEAKER_02" in result.stdout
     assert b"SOCKET" not in result.stderr
 
 

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import replace
@@ -97,10 +98,10 @@ def test_pauses_stay_marked_as_they_were(path):
 
 
 def test_a_name_stays_with_the_voice(path):
-    run(path, "--name", "SPEAKER_01=Zoë 'Z' O'Neil", "-f", "srt", "-f", "csv")
+    run(path, "--name", "SPEAKER_02=Zoë 'Z' O'Neil", "-f", "srt", "-f", "csv")
     assert "Zoë 'Z' O'Neil:" in (path.parent / "toned.srt").read_text()
-    assert "SPEAKER_01" not in (path.parent / "toned.csv").read_text()
-    voiced = [turn for turn in document(path)["turns"] if turn["speaker"] == "SPEAKER_01"]
+    assert "SPEAKER_02" not in (path.parent / "toned.csv").read_text()
+    voiced = [turn for turn in document(path)["turns"] if turn["speaker"] == "SPEAKER_02"]
     for count in (3, 1, 4, 2):
         run(path, "--speakers", count)
         (named,) = [speaker for speaker in document(path)["speakers"] if speaker["name"]]
@@ -109,11 +110,11 @@ def test_a_name_stays_with_the_voice(path):
             max(0.0, min(a["end"], b["end"]) - max(a["start"], b["start"])) for a in own for b in voiced
         )
         assert shared > 0.5 * sum(turn["end"] - turn["start"] for turn in voiced) / max(1, count - 1)
-    assert named["id"] == "SPEAKER_01"
+    assert named["id"] == "SPEAKER_02"
 
 
 def test_renaming_and_two_names_on_one_voice(path):
-    run(path, "--name", "SPEAKER_00=Ana", "--name", "SPEAKER_01=Bo")
+    run(path, "--name", "SPEAKER_01=Ana", "--name", "SPEAKER_02=Bo")
     run(path, "--name", "Ana=Anna")
     assert [speaker["name"] for speaker in document(path)["speakers"]] == ["Anna", "Bo"]
     assert len(document(path)["corrections"]) == 2
@@ -126,33 +127,61 @@ def test_renaming_and_two_names_on_one_voice(path):
     assert [speaker["name"] for speaker in document(path)["speakers"]] == [None, None]
 
 
+@pytest.mark.parametrize("speaker", ["2", "Speaker 2", "speaker_2", "SPEAKER_02"])
+def test_a_speaker_is_named_by_the_number_that_the_page_shows(transcript, path, speaker):
+    assert min(each.id for each in transcript.speakers) == "SPEAKER_01"
+    assert "**Speaker 2** [" in writers.render(transcript, "md")
+    run(path, "--name", f"{speaker}=Anna")
+    assert {each["id"]: each["name"] for each in document(path)["speakers"]}["SPEAKER_02"] == "Anna"
+    assert "**Anna** [" in writers.render(store.read(path), "md")
+    assert "**Speaker 2**" not in writers.render(store.read(path), "md")
+
+
+def test_the_ids_of_an_older_transcript_stay(path):
+    """They began with 0, and the document did not say so."""
+    text = re.sub(r"SPEAKER_(\d\d)", lambda match: f"SPEAKER_{int(match[1]) - 1:02d}", path.read_text())
+    path.write_text(re.sub(r' "first_speaker": 1,\n', "", text))
+    before = document(path)
+    assert {turn["speaker"] for turn in before["turns"]} == {"SPEAKER_00", "SPEAKER_01"}
+    run(path)
+    assert document(path) == {**before, "first_speaker": 0}
+    assert r"**SPEAKER\_00** [" in writers.render(store.read(path), "md")
+    run(path, "--name", "1=Anna")
+    words = document(path)["words"]
+    assert [one["name"] for one in document(path)["speakers"]] == [None, "Anna"]
+    added = Correction("new", (), other=((words[0]["start"], words[0]["end"]),))
+    saved = rebuild.read(path)
+    assert [each.id for each in rebuild.rebuild(saved, [added]).speakers][-1] == "SPEAKER_02"
+    assert saved.transcript.next_speaker == 2
+
+
 def test_merged_speakers_are_one_and_stay_one(path):
     run(path, "--speakers", 3)
     before = document(path)
-    run(path, "--merge", "SPEAKER_02,SPEAKER_00")
+    run(path, "--merge", "SPEAKER_03,SPEAKER_01")
     after = document(path)
-    assert [speaker["id"] for speaker in after["speakers"]] == ["SPEAKER_01", "SPEAKER_02"]
+    assert [speaker["id"] for speaker in after["speakers"]] == ["SPEAKER_02", "SPEAKER_03"]
     seconds = {speaker["id"]: speaker["seconds"] for speaker in before["speakers"]}
     merged = {speaker["id"]: speaker["seconds"] for speaker in after["speakers"]}
-    assert merged["SPEAKER_01"] == seconds["SPEAKER_01"]
-    both = seconds["SPEAKER_00"] + seconds["SPEAKER_02"]
-    assert max(seconds["SPEAKER_00"], seconds["SPEAKER_02"]) < merged["SPEAKER_02"] <= both + 0.001
-    assert not any(word["speaker"] == "SPEAKER_00" for word in after["words"])
-    run(path, "--name", "SPEAKER_02=Anna")
+    assert merged["SPEAKER_02"] == seconds["SPEAKER_02"]
+    both = seconds["SPEAKER_01"] + seconds["SPEAKER_03"]
+    assert max(seconds["SPEAKER_01"], seconds["SPEAKER_03"]) < merged["SPEAKER_03"] <= both + 0.001
+    assert not any(word["speaker"] == "SPEAKER_01" for word in after["words"])
+    run(path, "--name", "SPEAKER_03=Anna")
     assert len(document(path)["speakers"]) == 2
 
 
 def test_words_are_moved(transcript):
     turns = transcript.turns
-    first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
-    moved = Correction("move", corrections.anchor("SPEAKER_01", turns), other=((first.start, first.end),))
+    first = next(word for word in transcript.words if word.speaker == "SPEAKER_01")
+    moved = Correction("move", corrections.anchor("SPEAKER_02", turns), other=((first.start, first.end),))
     found = corrections.apply(assemble.make_draft(transcript.findings, transcript.asked), [moved])
     changed = [
         (before, after)
         for before, after in zip(transcript.words, found.words, strict=True)
         if before != after
     ]
-    assert [(before, after.speaker) for before, after in changed] == [(first, "SPEAKER_01")]
+    assert [(before, after.speaker) for before, after in changed] == [(first, "SPEAKER_02")]
     assert [w for u in found.utterances for w in u.words] == list(found.words)
 
 
@@ -209,19 +238,19 @@ def test_what_was_said_without_words_by_hand():
 
 
 def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
-    first = next(word for word in transcript.words if word.speaker == "SPEAKER_00")
+    first = next(word for word in transcript.words if word.speaker == "SPEAKER_01")
     new = Correction("new", (), other=((first.start, first.end),))
     found = corrections.apply(assemble.make_draft(transcript.findings, transcript.asked), [new])
-    assert [one.id for one in found.speakers] == ["SPEAKER_00", "SPEAKER_01", "SPEAKER_02"]
-    assert not any("SPEAKER_02" in warning for warning in found.warnings)
+    assert [one.id for one in found.speakers] == ["SPEAKER_01", "SPEAKER_02", "SPEAKER_03"]
+    assert not any("SPEAKER_03" in warning for warning in found.warnings)
     document_ = json.loads(
         shape.encode(shape.from_transcript(found, json.loads(path.read_text())["findings"]))
     )
     path.write_text(json.dumps(document_))
-    run(path, "--merge", "SPEAKER_01,SPEAKER_02")
-    assert [one["id"] for one in document(path)["speakers"]] == ["SPEAKER_00", "SPEAKER_01"]
+    run(path, "--merge", "SPEAKER_02,SPEAKER_03")
+    assert [one["id"] for one in document(path)["speakers"]] == ["SPEAKER_01", "SPEAKER_02"]
     moved = next(word for word in document(path)["words"] if word["start"] == round(first.start, 3))
-    assert moved["speaker"] == "SPEAKER_01"
+    assert moved["speaker"] == "SPEAKER_02"
     run(path, "--forget")
     assert document(path)["words"] == json.loads(writers.content(transcript, "json"))["words"]
 
@@ -229,12 +258,12 @@ def test_an_added_speaker_is_no_ghost_and_can_be_forgotten(transcript, path):
 @pytest.mark.parametrize(
     "args",
     [
-        ["--name", "SPEAKER_07=X"],
-        ["--name", "SPEAKER_00"],
-        ["--name", "SPEAKER_00= "],
-        ["--name", "SPEAKER_00=a\nb"],
-        ["--merge", "SPEAKER_00"],
-        ["--merge", "SPEAKER_00,SPEAKER_00"],
+        ["--name", "SPEAKER_08=X"],
+        ["--name", "SPEAKER_01"],
+        ["--name", "SPEAKER_01= "],
+        ["--name", "SPEAKER_01=a\nb"],
+        ["--merge", "SPEAKER_01"],
+        ["--merge", "SPEAKER_01,SPEAKER_01"],
         ["--speakers", "2", "--max-speakers", "3"],
     ],
 )
@@ -279,9 +308,9 @@ def test_no_findings(tmp_path):
 
 def test_a_transcript_that_was_written_without_findings_is_corrected(path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "findings": None}))
-    run(path, "--name", "SPEAKER_00=Ann")
+    run(path, "--name", "SPEAKER_01=Ann")
     assert document(path)["speakers"][0]["name"] == "Ann"
-    edits.name_speaker(path, files.sha256_at(path), "SPEAKER_00", "Bo")
+    edits.name_speaker(path, files.sha256_at(path), "SPEAKER_01", "Bo")
     assert document(path)["speakers"][0]["name"] == "Bo"
     assert document(path)["findings"] is None
 
@@ -304,8 +333,8 @@ def test_a_transcript_without_findings_is_corrected_as_one_with_them(path, tmp_p
         run(one, "--corrections", tmp_path / "text.json", "-f", "srt")
         run(one, "--corrections", tmp_path / "new.json")
         run(one, "--corrections", tmp_path / "new.json")  # again, which changes nothing
-        run(one, "--name", "SPEAKER_00=Ann")
-        run(one, "--name", "Ann=Eve", "--name", "SPEAKER_01=Bo")
+        run(one, "--name", "SPEAKER_01=Ann")
+        run(one, "--name", "Ann=Eve", "--name", "SPEAKER_02=Bo")
     alike(document(path), document(bare))
     assert [one["name"] for one in document(bare)["speakers"]] == ["Eve", "Bo", None]
     assert "Zanzibar" in bare.with_suffix(".srt").read_text()
@@ -419,7 +448,7 @@ CORRECTIONS = [
     ],
 )
 def test_a_transcript_that_was_tampered_with(path, place, value, says):
-    run(path, "--name", "SPEAKER_00=Ana")
+    run(path, "--name", "SPEAKER_01=Ana")
     path.write_text(text_of(set_in(json.loads(path.read_text()), place, value)))
     before = path.read_bytes()
     message = run(path, code=4)
@@ -458,8 +487,8 @@ def test_ten_thousand_corrections_are_the_limit_of_both_together(path):
     before["corrections"] = [{**one, "text": str(n)} for n in range(10_000)]
     path.write_text(json.dumps(before))
     run(path)
-    assert "10001 corrections, and 10000 is the limit" in run(path, "--name", "SPEAKER_00=Ana", code=4)
-    run(path, "--name", "SPEAKER_00=Ana", "--forget")
+    assert "10001 corrections, and 10000 is the limit" in run(path, "--name", "SPEAKER_01=Ana", code=4)
+    run(path, "--name", "SPEAKER_01=Ana", "--forget")
 
 
 def with_arrays(path: Path, header=None, **arrays) -> None:
@@ -557,7 +586,7 @@ def test_findings_with_a_whole_plda(path):
 
 
 def test_an_older_transcript_is_upgraded_by_a_redo(path):
-    run(path, "--name", "SPEAKER_00=Ana")
+    run(path, "--name", "SPEAKER_01=Ana")
     now = document(path)
     older = json.loads(path.read_text())
     del older["corrected"]
@@ -572,7 +601,7 @@ def test_what_a_person_corrected_says_so(path):
     assert not document(path)["corrected"]
     run(path)
     assert not document(path)["corrected"]
-    run(path, "--name", "SPEAKER_00=Ana")
+    run(path, "--name", "SPEAKER_01=Ana")
     named = document(path)
     assert named["corrected"]
     assert not any(one["corrected"] for one in named["utterances"])
@@ -595,7 +624,7 @@ def test_what_a_person_corrected_says_so(path):
 
 def test_forget_begins_again_and_a_plain_redo_repeats(path):
     found = len(document(path)["speakers"])
-    run(path, "--speakers", 4, "--name", "SPEAKER_00=Ana")
+    run(path, "--speakers", 4, "--name", "SPEAKER_01=Ana")
     run(path)
     assert len(document(path)["speakers"]) == 4
     run(path, "--min-speakers", 1)  # detected again; names stay

@@ -4,12 +4,12 @@ from witness.errors import InputError
 from witness.formats import rttm
 from witness.schema import Turn
 
-TURNS = [Turn(0.5, 2.25, "SPEAKER_00"), Turn(2.0, 3.0, "Anna B")]
+TURNS = [Turn(0.5, 2.25, "SPEAKER_01"), Turn(2.0, 3.0, "Anna B")]
 
 
 def test_there_and_back():
     text = rttm.serialize("my  call", TURNS)
-    assert text.splitlines()[0] == "SPEAKER my_call 1 0.500 1.750 <NA> <NA> SPEAKER_00 <NA> <NA>"
+    assert text.splitlines()[0] == "SPEAKER my_call 1 0.500 1.750 <NA> <NA> SPEAKER_01 <NA> <NA>"
     assert rttm.parse(text) == {"my_call": [TURNS[0], Turn(2.0, 3.0, "Anna_B")]}
 
 
@@ -21,7 +21,7 @@ def test_pyannote_reads_what_we_write(tmp_path):
     (annotation,) = load_rttm(path).values()
     assert annotation.uri == "ünï_call_🎧"
     assert [(s.start, s.end, name) for s, _, name in annotation.itertracks(yield_label=True)] == [
-        (0.5, 2.25, "SPEAKER_00"),
+        (0.5, 2.25, "SPEAKER_01"),
         (2.0, 3.0, "Anna_B"),
     ]
 

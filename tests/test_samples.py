@@ -25,7 +25,7 @@ def alike(printed: str, output: str) -> bool:
 
 
 def test_another_text_is_not_alike():
-    line = "[00:00:00] SPEAKER_00: Good morning. This is Laura at the service desk. How can I help you?\n"
+    line = "[00:00:00] SPEAKER_01: Good morning. This is Laura at the service desk. How can I help you?\n"
     assert alike(line, line.replace("Laura", "Lauren"))
     assert not alike(line, line + line)
     assert not alike(line, line.replace("Good morning. This is Laura", "Hello, Lauren"))

@@ -160,7 +160,7 @@ def document(texts, **more):
         }
         for start, speaker, text in texts
     ]
-    silent = {"start": 7.0, "end": 9.5, "speaker": "SPEAKER_00", "text": None}
+    silent = {"start": 7.0, "end": 9.5, "speaker": "SPEAKER_01", "text": None}
     return {
         "schema": "witness/1",
         "models": {"whisper": {"name": "tiny", "sha256": "0"}},
@@ -181,11 +181,11 @@ def folders(tmp_path):
             f";; by hand\n{uri} 1 Anna 0.0 1.0 <o,f0,female> Hello [laughter] there\n"
             f"{uri} 1 Ben 2.0 2.5 Yes.\n"
         )
-        found = [(0.1, "SPEAKER_00", "Hello"), (0.5, "SPEAKER_00", "there,"), (2.0, "SPEAKER_01", "yes.")]
+        found = [(0.1, "SPEAKER_01", "Hello"), (0.5, "SPEAKER_01", "there,"), (2.0, "SPEAKER_02", "yes.")]
         (tmp_path / "hyp" / f"{name}.json").write_text(json.dumps(document(found)))
         (tmp_path / "other" / f"{name}.json").write_text(json.dumps(document(found[:2])))
     (tmp_path / "hyp" / "b.json").write_text(
-        json.dumps(document([(0.1, "SPEAKER_00", "Hello"), (5.0, None, "Thanks.")]))
+        json.dumps(document([(0.1, "SPEAKER_01", "Hello"), (5.0, None, "Thanks.")]))
     )
     (tmp_path / "hyp" / "report.json").write_text('{"schema": "witness-batch/1"}')
     return tmp_path

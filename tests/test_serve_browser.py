@@ -455,7 +455,7 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
     page.wait_for_selector("html[data-ready]", state="attached")
     keep_voice(page, "Ann")
     page.wait_for_selector('#people li:has-text("again")', timeout=120_000)  # the cohort is heard once
-    assert "SPEAKER_00 sounds like Ann" in page.inner_text("#people")
+    assert "SPEAKER_01 sounds like Ann" in page.inner_text("#people")
     page.click('#people li:has-text("again") button')
     page.wait_for_selector("#people :text('named'):focus", timeout=60_000)
     assert "Ann" in (folder / "again.txt").read_text()
@@ -468,7 +468,7 @@ def test_a_voice_is_kept_and_found_elsewhere_and_named_where_somebody_says_so(vi
     }
     page.evaluate(
         'found => $("people").append(personIn(found, "Anna"))',
-        {**other, "recording": "again", "likely": "", "called": "SPEAKER_00", "speaker": "SPEAKER_00"},
+        {**other, "recording": "again", "likely": "", "called": "SPEAKER_01", "speaker": "SPEAKER_01"},
     )
     page.click("#people li:last-child button")
     page.wait_for_selector("#people li:last-child :text('named')", timeout=60_000)
@@ -494,7 +494,7 @@ def keep_voice(page, name: str) -> None:
 
 def test_a_phone_and_names_that_pose_as_markup(visit, desk, folder):
     nasty = '<img src=x onerror="alert(1)">'
-    assert in_process(folder, "redo", "toned.json", "--name", f"SPEAKER_00={nasty}", "-q").returncode == 0
+    assert in_process(folder, "redo", "toned.json", "--name", f"SPEAKER_01={nasty}", "-q").returncode == 0
     for form in ("json", "findings.npz"):
         (folder / f"toned.{form}").rename(folder / f"{nasty.replace('/', '')}.{form}")
     shutil.copy(folder / f"{nasty}.json", folder / "toned.json")

@@ -35,7 +35,7 @@ from witness.transcript import store
 from witness.work.manifest import Entry, Manifest
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
-SPEAKERS = (Speaker("SPEAKER_00", 9.0, 0.75, "Ann Lee"), Speaker("SPEAKER_01", 3.0, 0.25))
+SPEAKERS = (Speaker("SPEAKER_01", 9.0, 0.75, "Ann Lee"), Speaker("SPEAKER_02", 3.0, 0.25))
 
 
 def talk(*said: tuple[str, str], pause: float = 5.0) -> Transcript:
@@ -49,9 +49,9 @@ def talk(*said: tuple[str, str], pause: float = 5.0) -> Transcript:
 
 
 BUDGET = talk(
-    ("SPEAKER_00", " The budget for the Müller house isn't final"),
-    ("SPEAKER_01", " Yes."),
-    ("SPEAKER_00", " Final numbers come on Monday with the budget"),
+    ("SPEAKER_01", " The budget for the Müller house isn't final"),
+    ("SPEAKER_02", " Yes."),
+    ("SPEAKER_01", " Final numbers come on Monday with the budget"),
 )
 
 
@@ -122,7 +122,7 @@ def test_a_quotation_has_its_times_and_the_words_around(library):
 
 
 def test_scripts_without_spaces_are_searched_by_their_characters(library):
-    save(library.folder / "a.json", talk(("SPEAKER_00", " 明日 ~は ~東京 ~に ~行く OK")))
+    save(library.folder / "a.json", talk(("SPEAKER_01", " 明日 ~は ~東京 ~に ~行く OK")))
     library.update()
     assert texts(library, "東京") == ["東京"]
     assert texts(library, "京に") == ["東京に"]  # whole words of the recognizer
@@ -146,7 +146,7 @@ def test_scripts_without_spaces_are_searched_by_their_characters(library):
     ],
 )
 def test_no_query_has_a_meaning_of_its_own(library, query):
-    save(library.folder / "a.json", talk(("SPEAKER_00", " plain talk")))
+    save(library.folder / "a.json", talk(("SPEAKER_01", " plain talk")))
     library.update()
     assert texts(library, query) == []
 
@@ -160,10 +160,10 @@ def test_a_query_has_a_length():
 
 def test_the_index_follows_the_folder(library, monkeypatch):
     path = save(library.folder / "deep" / "er" / "a.json")
-    save(library.folder / "b.json", talk(("SPEAKER_00", " other things")))
+    save(library.folder / "b.json", talk(("SPEAKER_01", " other things")))
     library.update()
     assert rows(library) == {"a": "new", "b": "new"}
-    save(path, talk(("SPEAKER_00", " a corrected thing")))
+    save(path, talk(("SPEAKER_01", " a corrected thing")))
     (library.folder / "b.json").unlink()
     reads = []
     real = indexes.Index.put
@@ -306,7 +306,7 @@ def test_what_lies_in_the_place_of_the_index_is_moved_aside(library, ending, kin
 
 def test_servers_of_the_same_folder_share_the_index(library):
     for number in range(12):
-        save(library.folder / f"{number}.json", talk(("SPEAKER_00", f" number{number} budget")))
+        save(library.folder / f"{number}.json", talk(("SPEAKER_01", f" number{number} budget")))
     others = [Library(library.folder, Index(library.index.path)) for _ in range(3)]
     errors = []
 
@@ -330,7 +330,7 @@ def test_servers_of_the_same_folder_share_the_index(library):
 def test_more_than_can_be_counted_is_said(library, monkeypatch):
     monkeypatch.setattr(search, "COUNTED", 3)
     for number in range(5):
-        path = save(library.folder / f"{number}.json", talk(("SPEAKER_00", " budget")))
+        path = save(library.folder / f"{number}.json", talk(("SPEAKER_01", " budget")))
         os.utime(path, (1e9 + number,) * 2)
     library.update()
     first = library.index.search("budget", limit=2)
@@ -358,7 +358,7 @@ def client(library):
 
 def test_the_table_of_contents_is_sorted_and_cut(library, client):
     save(library.folder / "b" / "Zoo.json")
-    save(library.folder / "alpha.json", talk(("SPEAKER_00", " word")))
+    save(library.folder / "alpha.json", talk(("SPEAKER_01", " word")))
     library.look()
     first = client.get("/api/library?sort=name&order=up").json()
     assert (first["total"], first["indexed"]) == (2, 0)
@@ -445,7 +445,7 @@ def test_files_are_read_in_a_process_of_low_priority(tmp_path):
         if hasattr(os, "getpriority"):
             assert os.getpriority(os.PRIO_PROCESS, child.pid) >= library_module.PRIORITY
         child.kill()  # one that ended is replaced
-        save(path, talk(("SPEAKER_00", " another house")))
+        save(path, talk(("SPEAKER_01", " another house")))
         library.changed()
         wait_for(lambda: texts(library, "another") == ["another"])
         last = library._reader._child
@@ -471,7 +471,7 @@ def test_what_is_known_is_read_again_only_after_a_change(library, monkeypatch):
     assert library.index.entries() is first
     assert texts(library, "house", "ann") == ["house"]
     assert library.index.entries() is first
-    save(library.folder / "b.json", talk(("SPEAKER_01", " more")))
+    save(library.folder / "b.json", talk(("SPEAKER_02", " more")))
     library.update()
     assert len(library.index.entries()) == 2
     assert rows(library) == {"a": "new", "b": "new"}
@@ -539,9 +539,9 @@ def test_a_recording_without_words_because_it_is_not_english_says_so(library):
 
 def test_letters_are_found_as_most_keyboards_write_them(library):
     written = talk(
-        ("SPEAKER_00", " die Straße nach Łódź"),
-        ("SPEAKER_01", " Herr Müller und Søren to Ærø"),
-        ("SPEAKER_00", " Mueller"),
+        ("SPEAKER_01", " die Straße nach Łódź"),
+        ("SPEAKER_02", " Herr Müller und Søren to Ærø"),
+        ("SPEAKER_01", " Mueller"),
     )
     save(library.folder / "a.json", written)
     library.update()
@@ -576,7 +576,7 @@ def test_words_that_are_spelled_nearly_so_are_found(library):
     assert library.index.search("budget").near == {}
     assert texts(library, "Mulder~ OR yes") == ["Müller", "Yes."]
     assert library.index.search("zebra").near == {}
-    save(library.folder / "a.json", talk(("SPEAKER_00", " other words")))
+    save(library.folder / "a.json", talk(("SPEAKER_01", " other words")))
     library.update()
     assert library.index.search("bugdet").near == {}  # nobody says it anymore
 
@@ -602,7 +602,7 @@ def test_a_name_alone_lists_what_they_said(library):
 def test_hits_are_grouped_by_recording(library):
     for number in (1, 2):
         path = save(
-            library.folder / f"{number}.json", talk(*[("SPEAKER_00", f" budget {n}") for n in range(5)])
+            library.folder / f"{number}.json", talk(*[("SPEAKER_01", f" budget {n}") for n in range(5)])
         )
         os.utime(path, (1e9 + number,) * 2)
     library.update()

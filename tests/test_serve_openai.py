@@ -136,7 +136,7 @@ def test_a_recording_with_its_words(client, server, greeting):
         "english",
         pytest.approx(4.2, abs=0.1),
     )
-    assert [(one.id, one.text, one.speaker) for one in found.segments] == [(0, found.text, "SPEAKER_00")]
+    assert [(one.id, one.text, one.speaker) for one in found.segments] == [(0, found.text, "SPEAKER_01")]
     assert " ".join(one.word for one in found.words) == found.text
     assert all(0 <= one.start <= one.end <= 4.3 for one in found.words)
     assert found.usage.seconds == found.duration

@@ -53,7 +53,7 @@ def test_each_format_says_the_same(found):
     for form in ("verbose", "diarized", "logprobs"):
         assert found[form]["text"] == text
     assert " ".join(word["word"] for word in found["verbose"]["words"]) == text
-    assert [one["speaker"] for one in found["diarized"]["segments"]] == ["SPEAKER_00"]
+    assert [one["speaker"] for one in found["diarized"]["segments"]] == ["SPEAKER_01"]
     assert found["logprobs"]["logprobs"]
     assert found["models"] == [MODEL, *schema.ALIASES]
 

@@ -30,7 +30,7 @@ def test_what_a_program_asked_to_keep_is_exported_by_the_desk_s_own_process(shel
 
 
 def test_any_format_can_be_taken_away(shelved):
-    edits.name_speaker(shelved, edits.show(shelved).version, "SPEAKER_00", "Ann")
+    edits.name_speaker(shelved, edits.show(shelved).version, "SPEAKER_01", "Ann")
     assert editing.export(shelved, Format.SRT, UNCHANGED)[1] == (shelved.parent / "toned.srt").read_bytes()
     assert editing.export(shelved, Format.JSON, UNCHANGED)[1] == shelved.read_bytes()
     assert editing.export(shelved, Format.DOCX, UNCHANGED)[1][:2] == b"PK"

@@ -26,7 +26,7 @@ def test_a_call_returns_the_types_of_its_function(worker, shelved):
     before = edits.show(shelved)
     steps = worker.call(editing.saved_steps, shelved)
     assert (steps["version"], steps["review"]) == (before.version, msgspec.to_builtins(before.review))
-    assert worker.call(edits.name_speaker, shelved, steps["version"], "SPEAKER_00", "Ann") == store.Written(
+    assert worker.call(edits.name_speaker, shelved, steps["version"], "SPEAKER_01", "Ann") == store.Written(
         files.sha256_at(shelved)
     )
     assert worker.call(editing.recording, shelved) == editing.recording(shelved)

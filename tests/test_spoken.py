@@ -207,7 +207,7 @@ def test_redo_keeps_the_words(whole, tmp_path):
     assert in_process(tmp_path, "redo", path, "--speakers", 1, "-q").returncode == 0
     one = json.loads(path.read_text())
     assert [word["text"] for word in one["words"]] == [word["text"] for word in json.loads(before)["words"]]
-    assert {word["speaker"] for word in one["words"]} <= {"SPEAKER_00", None}
+    assert {word["speaker"] for word in one["words"]} <= {"SPEAKER_01", None}
 
 
 # --- what is asked of the recognizer ---
@@ -282,7 +282,7 @@ def test_an_engine_that_cannot_be_imported(models, tmp_path, monkeypatch):
         "witness: no words: ctranslate2 does not start (ImportError: libgomp.so.1: no such file); "
         f"fix: {install('words', '--force-reinstall')}"
     )
-    assert text.splitlines()[0].endswith("] SPEAKER_00")
+    assert text.splitlines()[0].endswith("] SPEAKER_01")
 
 
 def test_a_damaged_folder(models, tmp_path):
@@ -291,7 +291,7 @@ def test_a_damaged_folder(models, tmp_path):
     text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", folder, code=5)
     assert line.startswith(f"witness: no words: model.bin in {folder} is damaged")
     assert line.endswith("download it again")
-    assert text.splitlines()[0].endswith("] SPEAKER_00")
+    assert text.splitlines()[0].endswith("] SPEAKER_01")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")

@@ -62,7 +62,7 @@ def listing(path: Path) -> list[str]:
 def named(path: Path, place: int, name: str) -> None:
     """As the desk names a speaker, after a look at what is there."""
     version = edits.show(path).version
-    edits.name_speaker(path, version, f"SPEAKER_{place:02d}", name)
+    edits.name_speaker(path, version, f"SPEAKER_{1 + place:02d}", name)
 
 
 # --- several at once ---
@@ -70,7 +70,7 @@ def named(path: Path, place: int, name: str) -> None:
 
 def test_two_redos_at_once_both_count(path):
     command = [sys.executable, "-m", "witness", "redo", "-q", str(path), "--name"]
-    both = [subprocess.Popen([*command, f"SPEAKER_0{n}={name}"], stdout=-3) for n, name in enumerate("AB")]
+    both = [subprocess.Popen([*command, f"{n}={name}"], stdout=-3) for n, name in enumerate("AB", 1)]
     assert [one.wait() for one in both] == [0, 0]
     assert names(path) == ["A", "B", None]
     agree(path)
@@ -90,7 +90,7 @@ def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monke
     monkeypatch.setattr(assemble, "make_draft", slow)
     results = []
     running = threading.Thread(
-        target=lambda: results.append(in_process(path.parent, "redo", path, "--name", "SPEAKER_00=A"))
+        target=lambda: results.append(in_process(path.parent, "redo", path, "--name", "SPEAKER_01=A"))
     )
     running.start()
     assert begun.wait(20)
@@ -98,7 +98,7 @@ def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monke
 
     def save() -> None:
         try:
-            edits.name_speaker(path, seen, "SPEAKER_01", "B")
+            edits.name_speaker(path, seen, "SPEAKER_02", "B")
         except ConflictError as error:
             refused.append(error)
 
@@ -112,13 +112,13 @@ def test_a_desk_that_saves_while_redo_runs_is_told_and_loses_nothing(path, monke
     assert results[0].returncode == 0
     (error,) = refused
     assert error.version == files.sha256(path.read_bytes())
-    edits.name_speaker(path, error.version, "SPEAKER_01", "B")
+    edits.name_speaker(path, error.version, "SPEAKER_02", "B")
     assert names(path) == ["A", "B", None]
 
 
 def test_a_redo_while_the_desk_saves_counts_on_top(path):
     named(path, 0, "A")
-    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B").returncode == 0
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_02=B").returncode == 0
     assert names(path) == ["A", "B", None]
     agree(path)
 
@@ -143,7 +143,7 @@ def test_a_new_run_for_one_format_makes_the_json_anew(path):
 def test_whoever_holds_on_too_long_is_not_waited_for_for_ever(path, monkeypatch):
     monkeypatch.setattr(transaction, "PATIENCE", 0.1)
     with store.opened(path):
-        result = in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B")
+        result = in_process(path.parent, "redo", path, "--name", "SPEAKER_02=B")
     assert result.returncode == 1
     assert b"another program" in result.stderr
 
@@ -186,7 +186,7 @@ def test_each_word_says_whether_it_was_corrected(shelved):
 def test_a_transcript_that_was_read_keeps_its_findings_when_it_is_saved_again(path):
     named(path, 0, "A")
     Transcript.load(path).save(path)
-    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_01=B").returncode == 0
+    assert in_process(path.parent, "redo", path, "--name", "SPEAKER_02=B").returncode == 0
     assert names(path) == ["A", "B", None]
     agree(path)
 
@@ -195,7 +195,7 @@ def test_a_transcript_that_was_read_keeps_its_findings_when_it_is_saved_again(pa
 
 
 def test_a_redo_writes_every_format_that_is_there(path):
-    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
+    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_01=Zoe")
     assert result.returncode == 0
     assert b"Zoe" in result.stdout
     agree(path)
@@ -207,11 +207,11 @@ def test_a_format_that_cannot_be_made_here_is_told_of(path, monkeypatch):
     sibling.write_bytes(b"old")
     about = replace(Format.DOCX.about, library="no_such_module")
     monkeypatch.setattr(Format.DOCX, "about", about)
-    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
+    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_01=Zoe")
     assert result.returncode == 0
     assert f"{sibling} is unchanged, because docx needs".encode() in result.stderr
     version = edits.show(path).version
-    assert "docx needs" in edits.name_speaker(path, version, "SPEAKER_01", "Al").left[0]
+    assert "docx needs" in edits.name_speaker(path, version, "SPEAKER_02", "Al").left[0]
     assert sibling.read_bytes() == b"old"
 
 
@@ -219,10 +219,10 @@ def test_what_a_person_changed_in_another_program_is_not_written_over(path):
     text = store.sibling(path, Format.TXT)
     mine = text.read_text() + "and what I remember\n"
     text.write_text(mine)
-    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_00=Zoe")
+    result = in_process(path.parent, "redo", path, "--name", "SPEAKER_01=Zoe")
     assert f"{text} is unchanged".encode() in result.stderr
     version = edits.show(path).version
-    (line,) = edits.name_speaker(path, version, "SPEAKER_01", "Al").left
+    (line,) = edits.name_speaker(path, version, "SPEAKER_02", "Al").left
     assert "witness convert" in line
     assert text.read_text() == mine
     assert "Al" in store.sibling(path, Format.SRT).read_text()
@@ -274,7 +274,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_and_all_of_it(path, monke
         pid = os.fork()
         if pid == 0:
             steps(monkeypatch, last)
-            edits.name_speaker(path, version, "SPEAKER_00", "A")
+            edits.name_speaker(path, version, "SPEAKER_01", "A")
             os._exit(0)
         _, status = os.waitpid(pid, 0)
         acknowledged = os.waitstatus_to_exitcode(status) == 0
@@ -389,7 +389,7 @@ def test_a_process_that_is_interrupted_finishes_what_it_puts_in_place(path, monk
         return real(*args)
 
     monkeypatch.setattr(transaction, "finish", slow)
-    naming = threading.Thread(target=lambda: edits.name_speaker(path, version, "SPEAKER_00", "Zoe"))
+    naming = threading.Thread(target=lambda: edits.name_speaker(path, version, "SPEAKER_01", "Zoe"))
     naming.start()
     assert begun.wait(20)
     atomic.abandon()  # as the watcher of signals does before it ends the process
@@ -506,9 +506,9 @@ def test_a_drive_without_locks_has_a_file_for_one(path, tmp_path, monkeypatch):
 
     monkeypatch.setattr(transaction, "try_lock", refuse)
     monkeypatch.setattr(transaction, "without_locks", set())
-    (line,) = edits.name_speaker(path, edits.show(path).version, "SPEAKER_00", "A").left
+    (line,) = edits.name_speaker(path, edits.show(path).version, "SPEAKER_01", "A").left
     assert f"{path.parent} is on a drive without locks" in line
-    assert edits.name_speaker(path, edits.show(path).version, "SPEAKER_01", "C").left == ()  # it is said once
+    assert edits.name_speaker(path, edits.show(path).version, "SPEAKER_02", "C").left == ()  # it is said once
     lock = path.with_name(".talk.lock")
     assert not lock.exists()
     monkeypatch.setattr(transaction, "PATIENCE", 0.1)

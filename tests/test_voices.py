@@ -205,7 +205,7 @@ def test_the_enrolled_is_named_and_the_stranger_is_not(known, short):
     named = transcribe(short, replace(OPTIONS, known=str(known)), note=notes.append)
     assert named.turns == found.turns
     assert [speaker.name for speaker in named.speakers] == ["Agnes", None]
-    assert any("SPEAKER_00 sounds like Agnes" in note for note in notes)
+    assert any("SPEAKER_01 sounds like Agnes" in note for note in notes)
     # It is a correction like any other, so later redos keep it.
     assert [correction.name for correction in named.corrections] == ["Agnes"]
 

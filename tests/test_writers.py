@@ -23,7 +23,7 @@ def transcript(utterances=(), turns=(), path="calls/my call.wav", words=None, wa
         device={"embedding": "cpu", "whisper": None},
         timing={"decode": 0.12345, "transcription": None, "wall": 2.0, "mode": None},
         language="en",
-        speakers=(Speaker("SPEAKER_00", 60.0, 0.75), Speaker("SPEAKER_01", 20.0, 0.25)),
+        speakers=(Speaker("SPEAKER_01", 60.0, 0.75), Speaker("SPEAKER_02", 20.0, 0.25)),
         turns=tuple(turns),
         utterances=tuple(utterances),
         words=tuple(words if words is not None else [w for u in utterances for w in u.words]),
@@ -59,19 +59,19 @@ def said(speaker, start, text, pace=0.5) -> Utterance:
 
 
 LONG = said(
-    "SPEAKER_00",
+    "SPEAKER_01",
     1.0,
     "Good morning, this is the support line, how can I help you today? "
     "I can see that your order was sent on Tuesday and should arrive tomorrow before noon.",
     0.3,
 )
-REPLY = said("SPEAKER_01", 572.25, "It never came.")
+REPLY = said("SPEAKER_02", 572.25, "It never came.")
 GHOST = said(None, 580.0, "Thank you.")
 
 
 def test_txt():
     lines = writers.render(transcript([REPLY, GHOST]), Format.TXT).splitlines()
-    assert lines == ["[00:09:32] SPEAKER_01: It never came."]
+    assert lines == ["[00:09:32] SPEAKER_02: It never came."]
 
 
 @pytest.mark.parametrize("form", [Format.TXT, Format.MD, Format.DOCX])
@@ -86,10 +86,10 @@ def test_without_times_or_names(form):
         said = text_of(writers.render(found.styled(given), form)).replace("\\", "").split("25%")[-1]
         assert "It never came." in said
         assert ("00:09:32" in said) == time
-        assert ("SPEAKER_01" in said) == name
+        assert (("SPEAKER_02" if form == "txt" else "Speaker 2") in said) == name
 
 
-UNHEARD = Utterance(600.0, 604.5, "SPEAKER_00")
+UNHEARD = Utterance(600.0, 604.5, "SPEAKER_01")
 
 
 def listened(*utterances, **kwargs) -> Transcript:
@@ -107,17 +107,17 @@ def test_words_without_speech_and_speech_without_words():
         text = text_of(writers.render(found, name))
         assert ("Thank" in text) == (name in ("json", "html")), name
         assert ("[inaudible]" in text.replace("\\", "")) == (name not in FOR_PROGRAMS), name
-    assert writers.render(found, Format.TXT).splitlines()[1:] == ["[00:10:00] SPEAKER_00: [inaudible]"]
+    assert writers.render(found, Format.TXT).splitlines()[1:] == ["[00:10:00] SPEAKER_01: [inaudible]"]
     assert cues(writers.render(found, Format.SRT))[1][1:] == [
         "00:10:00,000 --> 00:10:04,500",
-        "SPEAKER_00: [inaudible]",
+        "Speaker 1: [inaudible]",
     ]
     document = json.loads(writers.content(found, "json"))
     assert [word["text"] for word in document["words"] if not word["supported"]] == ["Thank", "you."]
     assert document["utterances"][2] == {
         "start": 600,
         "end": 604.5,
-        "speaker": "SPEAKER_00",
+        "speaker": "SPEAKER_01",
         "text": None,
         "words": [],
         "track": 0,
@@ -128,8 +128,8 @@ def test_words_without_speech_and_speech_without_words():
 
 
 def test_txt_without_words():
-    found = writers.render(transcript([Utterance(1.24, 3661.96, "SPEAKER_00")]), Format.TXT)
-    assert found == "[00:00:01.2 - 01:01:02.0] SPEAKER_00\n"
+    found = writers.render(transcript([Utterance(1.24, 3661.96, "SPEAKER_01")]), Format.TXT)
+    assert found == "[00:00:01.2 - 01:01:02.0] SPEAKER_01\n"
 
 
 def test_pauses_are_marked_where_asked_for():
@@ -181,11 +181,12 @@ def test_empty_transcript_in_every_format():
 
 def test_json_has_every_key_of_the_contract():
     document = json.loads(
-        writers.content(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_01")]), "json")
+        writers.content(transcript([REPLY, GHOST], [Turn(1.23456, 2.0, "SPEAKER_02")]), "json")
     )
     assert list(document) == [
         *("schema", "audio", "models", "device", "timing", "language"),
-        *("speakers", "speaker_counts", "turns", "utterances", "words", "warnings", "machine"),
+        *("speakers", "first_speaker", "speaker_counts", "turns", "utterances", "words"),
+        *("warnings", "machine"),
         *("fast", "asked", "style", "review", "tags", "corrected", "corrections", "findings"),
     ]
     assert document["schema"] == "witness/1"
@@ -203,12 +204,12 @@ def test_json_has_every_key_of_the_contract():
     }
     assert document["timing"]["decode"] == 0.123
     assert document["timing"]["transcription"] is None
-    assert document["turns"] == [{"start": 1.235, "end": 2.0, "speaker": "SPEAKER_01"}]
+    assert document["turns"] == [{"start": 1.235, "end": 2.0, "speaker": "SPEAKER_02"}]
     assert document["words"][0] == {
         "start": 572.25,
         "end": 572.75,
         "text": "It",
-        "speaker": "SPEAKER_01",
+        "speaker": "SPEAKER_02",
         "speaker_confidence": 0.988,
         "overlap": False,
         "supported": True,
@@ -219,7 +220,7 @@ def test_json_has_every_key_of_the_contract():
     assert document["utterances"][0] == {
         "start": 572.25,
         "end": 573.75,
-        "speaker": "SPEAKER_01",
+        "speaker": "SPEAKER_02",
         "text": "It never came.",
         "words": [0, 1, 2],
         "track": 0,
@@ -241,7 +242,7 @@ def cues(text: str) -> list[list[str]]:
 def test_srt_is_readable_and_names_the_speaker_at_each_change():
     found = cues(
         writers.render(
-            transcript([LONG, REPLY, said("SPEAKER_01", 574.0, "Not on Tuesday either.")]), Format.SRT
+            transcript([LONG, REPLY, said("SPEAKER_02", 574.0, "Not on Tuesday either.")]), Format.SRT
         )
     )
     assert [cue[0] for cue in found] == [str(n + 1) for n in range(len(found))]
@@ -252,10 +253,10 @@ def test_srt_is_readable_and_names_the_speaker_at_each_change():
         start, end = times.split(" --> ")
         assert start < end
     texts = [" ".join(cue[2:]) for cue in found]
-    assert texts[0].startswith("SPEAKER_00: Good morning")
-    assert not any(text.startswith("SPEAKER_00") for text in texts[1:])
-    assert texts[-1] == "SPEAKER_01: It never came. Not on Tuesday either."
-    assert " ".join(texts).replace("SPEAKER_00: ", "").replace("SPEAKER_01: ", "") == " ".join(
+    assert texts[0].startswith("Speaker 1: Good morning")
+    assert not any(text.startswith("Speaker 1") for text in texts[1:])
+    assert texts[-1] == "Speaker 2: It never came. Not on Tuesday either."
+    assert " ".join(texts).replace("Speaker 1: ", "").replace("Speaker 2: ", "") == " ".join(
         [LONG.text, REPLY.text, "Not on Tuesday either."]
     )
 
@@ -269,11 +270,11 @@ def test_cues_end_at_pauses_and_after_seven_seconds():
 
 
 def test_vtt_escapes_and_tags():
-    text = writers.render(transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]), Format.VTT)
+    text = writers.render(transcript([said("SPEAKER_01", 1.0, "a <b> & c --> d")]), Format.VTT)
     head = "WEBVTT\n\n00:00:01.000 --> 00:00:04.000\n"
-    assert text == f"{head}SPEAKER_00: a &lt;b&gt; &amp; c --&gt; d\n"
-    tagged = transcript([said("SPEAKER_00", 1.0, "a <b> & c --> d")]).styled({"speaker_names": "tag"})
-    assert writers.render(tagged, Format.VTT) == f"{head}<v SPEAKER_00>a &lt;b&gt; &amp; c --&gt; d\n"
+    assert text == f"{head}Speaker 1: a &lt;b&gt; &amp; c --&gt; d\n"
+    tagged = transcript([said("SPEAKER_01", 1.0, "a <b> & c --> d")]).styled({"speaker_names": "tag"})
+    assert writers.render(tagged, Format.VTT) == f"{head}<v Speaker 1>a &lt;b&gt; &amp; c --&gt; d\n"
 
 
 def test_subtitles_in_the_shape_that_is_wanted():
@@ -326,26 +327,26 @@ def test_fillers_are_left_out_of_documents_and_not_of_data():
 
 
 def test_rttm_reads_back():
-    turns = [Turn(0.5, 2.0, "SPEAKER_00")]
+    turns = [Turn(0.5, 2.0, "SPEAKER_01")]
     assert rttm.parse(writers.render(transcript(turns=turns), Format.RTTM)) == {"my_call": turns}
 
 
 def test_csv_reads_back():
-    quoted = said("SPEAKER_00", 0, 'He said: "well, no", and left')
+    quoted = said("SPEAKER_01", 0, 'He said: "well, no", and left')
     rows = list(csv.reader(io.StringIO(writers.render(transcript([quoted, GHOST]), Format.CSV), newline="")))
     assert rows[0] == ["start", "end", "speaker", "text"]
-    assert rows[1][2:] == ["SPEAKER_00", 'He said: "well, no", and left']
+    assert rows[1][2:] == ["SPEAKER_01", 'He said: "well, no", and left']
     assert len(rows) == 2
 
 
 def test_md_escapes_and_shows_warnings():
     text = writers.render(
-        transcript([said("SPEAKER_00", 0, "a *b* <c> [d]")], warnings=["ends early"]), Format.MD
+        transcript([said("SPEAKER_01", 0, "a *b* <c> [d]")], warnings=["ends early"]), Format.MD
     )
     assert "# my call" in text
     assert "> ends early" in text
     assert r"a \*b\* \<c\> \[d\]" in text
-    assert r"SPEAKER\_00 75%" in text
+    assert "Speaker 1 75%" in text
 
 
 def test_what_concerns_the_machine_is_for_json_alone():
@@ -360,7 +361,7 @@ def test_what_concerns_the_machine_is_for_json_alone():
 def test_names_that_are_no_utf8_do_not_stop_the_result():
     path = os.fsdecode(b"caf\xe9.wav")
     for form in Format:
-        text = text_of(writers.render(transcript([REPLY], [Turn(0, 1, "SPEAKER_00")], path=path), form))
+        text = text_of(writers.render(transcript([REPLY], [Turn(0, 1, "SPEAKER_01")], path=path), form))
         writers.encode(text).decode("utf-8")
 
 

@@ -7,6 +7,7 @@ Times are seconds from the start of the recording; in `Findings`, from the start
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -284,6 +285,22 @@ class Sound:
     """Date of the recording from its tags."""
 
 
+FIRST_SPEAKER = 1
+"""Number in the id of a new transcript's first speaker; transcripts of earlier versions begin with 0."""
+_SPEAKER = re.compile(r"(?:CH\d+_)?SPEAKER_(\d+)")
+
+
+def speaker_id(number: int, prefix: str = "") -> str:
+    """Return the id of a speaker; a recording with several tracks has a prefix, such as `CH1_`."""
+    return f"{prefix}SPEAKER_{number:02d}"
+
+
+def speaker_number(speaker: str) -> int | None:
+    """Return the number in an id; None: it is another name."""
+    match = _SPEAKER.fullmatch(speaker)
+    return int(match[1]) if match else None
+
+
 PARAGRAPH_PAUSE = 2.0
 """Seconds of silence that end an utterance."""
 PHRASE_PAUSE = 0.4
@@ -467,6 +484,8 @@ class Transcript:
     """As in `Findings`."""
     counts: tuple[Count, ...] = ()
     """Number of speakers of each track."""
+    first_speaker: int = FIRST_SPEAKER
+    """As FIRST_SPEAKER, or 0 in a transcript of an earlier version."""
     failure: WitnessError | None = None
     """Reason for missing words that the caller asked for; the speakers are complete all the same."""
     findings: Findings | None = field(default=None, repr=False, compare=False)
@@ -541,6 +560,22 @@ class Transcript:
         """Return the name of the speaker with this id, or else the id."""
         names = (each.name for each in self.speakers if each.id == speaker and each.name)
         return next(names, speaker)
+
+    def label(self, speaker: str | None) -> str | None:
+        """Return the name that documents show: `Speaker 1` for SPEAKER_01.
+
+        An id of an earlier version, whose numbers begin with 0, stays.
+        """
+        name = self.name(speaker)
+        number = speaker_number(name) if name is not None and self.first_speaker else None
+        return name if number is None else f"Speaker {number}"
+
+    @property
+    def next_speaker(self) -> int:
+        """Number of the next speaker that a person adds."""
+        numbers = (speaker_number(turn.speaker) for turn in self.turns)
+        recognized = self.first_speaker + sum(count.found for count in self.counts)
+        return max(recognized, 1 + max((number for number in numbers if number is not None), default=-1))
 
     def to_annotation(self) -> Annotation:
         """Return the turns as an `Annotation`, labeled with names or ids. Needs pyannote.core."""

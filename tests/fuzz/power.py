@@ -86,7 +86,7 @@ class Save:
 
     def run(self, disk: disks.Disk) -> None:
         for number in range(1, 4):
-            edits.name_speaker(self.path, edits.show(self.path).version, "SPEAKER_00", f"Ann {number}")
+            edits.name_speaker(self.path, edits.show(self.path).version, "SPEAKER_01", f"Ann {number}")
             disk.promise(number)
 
     def complaint(self, _: Path, promises: list[Any]) -> str | None:

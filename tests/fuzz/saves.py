@@ -50,7 +50,7 @@ def transcript(folder: Path) -> Path:
 def redo(path: Path, place: int, called: str) -> None:
     """Name a speaker on the command line."""
     try:
-        trials.command("redo", "-q", str(path), "--name", f"SPEAKER_{place:02d}={called}")
+        trials.command("redo", "-q", str(path), "--name", f"SPEAKER_{1 + place:02d}={called}")
     except SystemExit as stop:
         if stop.code:
             raise RuntimeError(f"redo ended with {stop.code}") from stop
@@ -61,7 +61,7 @@ def desk(path: Path, place: int, called: str) -> None:
     done, version = False, edits.show(path).version
     while not done:
         try:
-            edits.name_speaker(path, version, f"SPEAKER_{place:02d}", called)
+            edits.name_speaker(path, version, f"SPEAKER_{1 + place:02d}", called)
             done = True
         except ConflictError as error:  # noqa: PERF203
             version = error.version or edits.show(path).version

@@ -6,7 +6,7 @@ export function talk() {
   const start = said.map((_, n) => 1000 + 400 * n + (n > 4 ? 600 : 0));
   return {
     title: "talk", schema: "witness-corrections/1", sha256: "0".repeat(64), page: "p", start: 0, end: 12000,
-    languages: [["en", false]], listened: true, speakers: [["SPEAKER_00", null], ["SPEAKER_01", "Bob"]],
+    languages: [["en", false]], listened: true, speakers: [["SPEAKER_01", null], ["SPEAKER_02", "Bob"]],
     grouping: { pause: 2000, phrase: 400, shortest: 30000, longest: 60000, breath: 500, ends: ".?!", closing: "\"' " },
     turns: { start: [1000, 3600, 8000], end: [3100, 5500, 11000], speaker: [0, 1, 0] },
     words: {

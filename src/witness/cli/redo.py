@@ -21,7 +21,7 @@ from witness.text import printable
 @click.argument("transcript", type=options.PATH)
 @options.speakers
 @options.several("--merge", "merges", "A,B", "Make these one speaker; repeatable.")
-@options.several("--name", "names", "ID=NAME", "Name a speaker; repeatable.")
+@options.several("--name", "names", "SPEAKER=NAME", "Name a speaker: 1=Anna; repeatable.")
 @options.several(
     *("--corrections", "saved", "FILE"),
     "Apply corrections that were saved from an HTML page; repeatable.",

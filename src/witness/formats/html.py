@@ -94,6 +94,8 @@ def transcript_page(
         "languages": [[code, code in RIGHT_TO_LEFT] for code in _distinct(_languages(transcript))],
         "listened": transcript.device["whisper"] is not None,
         "speakers": [[speaker.id, speaker.name] for speaker in _speakers(transcript)],
+        "first": transcript.first_speaker,
+        "next": transcript.next_speaker,
         "grouping": {
             "pause": _ms(PARAGRAPH_PAUSE),
             "phrase": _ms(PHRASE_PAUSE),

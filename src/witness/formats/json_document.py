@@ -162,6 +162,7 @@ class Document(Struct, frozen=True, kw_only=True):
     timing: dict[str, float | str | None]
     language: str | None
     speakers: tuple[SpeakerEntry, ...]
+    first_speaker: Literal[0, 1] = 0
     speaker_counts: tuple[Count, ...]
     turns: tuple[Turn, ...]
     utterances: tuple[UtteranceEntry, ...]
@@ -252,6 +253,7 @@ def from_transcript(transcript: Transcript, link: Mapping[str, str] | None = Non
         },
         language=transcript.language,
         speakers=tuple(_entry(SpeakerEntry, speaker) for speaker in transcript.speakers),
+        first_speaker=1 if transcript.first_speaker else 0,
         speaker_counts=tuple(map(_rounded, transcript.counts)),
         turns=transcript.turns,
         utterances=tuple(
@@ -350,6 +352,7 @@ def to_transcript(document: Document) -> Transcript:
         warnings=document.warnings,
         machine=document.machine,
         counts=document.speaker_counts,
+        first_speaker=document.first_speaker,
         fast=document.fast,
         asked=Bounds(**structs.asdict(document.asked)),
         corrected=bool(document.corrected),

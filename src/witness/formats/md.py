@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 
-from witness.formats.reading import Reading, length
+from witness.formats.reading import Reading
 from witness.text import clock, one_line
 
 
 def write(reading: Reading) -> str:
     """Return a title, the speakers' shares, the warnings, and a paragraph for each line; pauses as in txt."""
     transcript = reading.transcript
-    parts = [f"# {_escaped(reading.title)}", length(transcript.audio)]
-    if transcript.speakers:
-        parts[1] += ", " + ", ".join(
-            f"{_escaped(speaker.name or speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers
-        )
+    parts = [f"# {_escaped(reading.title)}", _escaped(reading.summary)]
     parts += [f"> {_escaped(warning)}" for warning in transcript.about_recording]
     for line in reading.lines:
         bare = line.text is None  # speakers and times only

@@ -121,20 +121,23 @@ class Reading:
         return (line for line in self.lines if line.words or line.text is None)
 
 
-def read(transcript: Transcript, path: Path | None = None, *, smooth: bool = False) -> Reading:
+def read(
+    transcript: Transcript, path: Path | None = None, *, smooth: bool = False, labels: bool = False
+) -> Reading:
     """Return the readable part of a transcript, for a file at `path`.
 
     Words where the diarizer heard no speaker are left out, and speech without recognized words gets a mark.
-    `smooth` leaves out fillers if the style drops them.
+    `smooth` leaves out fillers if the style drops them; `labels` shows `Speaker 1` in place of SPEAKER_01.
     """
     if smooth and transcript.style.fillers == "drop":
         transcript = _without_fillers(transcript)
-    shares = [f"{speaker.name or speaker.id} {speaker.share:.0%}" for speaker in transcript.speakers]
+    shown = transcript.label if labels else transcript.name
+    shares = [f"{shown(speaker.id)} {speaker.share:.0%}" for speaker in transcript.speakers]
     lines = [
         Line(
             utterance.start,
             utterance.end,
-            one_line(transcript.name(utterance.speaker) or UNKNOWN),
+            one_line(shown(utterance.speaker) or UNKNOWN),
             text,
             utterance.words,
             pause,

@@ -20,6 +20,8 @@ READ, SUBTITLES, ANALYSIS, DATA, SCORING = PURPOSES = (
 )
 EVERYTHING = "times names pauses fillers"
 """All parts of a style that a document shows or leaves out."""
+SPOKEN = "names fillers"
+"""The parts that a subtitle shows or leaves out."""
 DOCX_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
@@ -51,6 +53,9 @@ class About:
     shows: str = ""
     """The parts of `schema.Style` that it follows: of "times", "names", "pauses" and "fillers"."""
 
+    labels: bool = False
+    """True if it shows a speaker without a name as `Speaker 1`, False if as SPEAKER_01."""
+
     @property
     def smooth(self) -> bool:
         """True if it can leave fillers out: a subtitle or a document, not data."""
@@ -72,10 +77,16 @@ class Format(Choice):
         return self
 
     TXT = "txt", About("text, a line per utterance", purpose=READ, shows=EVERYTHING)
-    MD = "md", About("Markdown", "text/markdown", purpose=READ, shows=EVERYTHING)
+    MD = "md", About("Markdown", "text/markdown", purpose=READ, shows=EVERYTHING, labels=True)
     JSON = "json", About("everything, for programs", "application/json")
-    SRT = "srt", About("subtitles", "application/x-subrip", purpose=SUBTITLES, shows="names fillers")
-    VTT = "vtt", About("subtitles for the web", "text/vtt", purpose=SUBTITLES, shows="names fillers")
+    SRT = (
+        "srt",
+        About("subtitles", "application/x-subrip", purpose=SUBTITLES, shows=SPOKEN, labels=True),
+    )
+    VTT = (
+        "vtt",
+        About("subtitles for the web", "text/vtt", purpose=SUBTITLES, shows=SPOKEN, labels=True),
+    )
     RTTM = "rttm", About("who spoke when", purpose=SCORING)
     CSV = "csv", About("a table", "text/csv")
     TSV = "tsv", About("a table as Whisper writes it", "text/tab-separated-values")
@@ -91,6 +102,7 @@ class Format(Choice):
             binary=True,
             purpose=READ,
             shows=EVERYTHING,
+            labels=True,
         ),
     )
     QDA = "qda", About("MAXQDA, NVivo, ATLAS.ti", ending="qda.txt", purpose=ANALYSIS, shows="pauses fillers")

@@ -30,7 +30,7 @@ def render(
     if form == Format.JSON:
         return json_document.encode(json_document.from_transcript(transcript)).decode()
     write = import_module(f"witness.formats.{form}").write
-    read = reading.read(transcript, path, smooth=form.about.smooth)
+    read = reading.read(transcript, path, smooth=form.about.smooth, labels=form.about.labels)
     text: str | bytes = write(read, sound) if form.about.sound else write(read)
     return text
 

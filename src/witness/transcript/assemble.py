@@ -26,6 +26,7 @@ from witness.formats.json_document import MOST_CORRECTIONS
 from witness.options import Bounds, Layout, Mode, Part
 from witness.progress import SILENT, Reporter
 from witness.schema import (
+    FIRST_SPEAKER,
     FRAME_DURATION,
     FRAME_STEP,
     NO_SPEECH,
@@ -43,6 +44,7 @@ from witness.schema import (
     Turn,
     Word,
     sole_speech,
+    speaker_id,
 )
 from witness.tracing import Stopwatch
 from witness.transcript import corrections
@@ -112,6 +114,18 @@ class DiarizedRecording:
     asked: Bounds
     tracks: tuple[DiarizedTrack, ...]
     """One for each of `findings.tracks`."""
+    first_speaker: int = FIRST_SPEAKER
+    """As in `Transcript`."""
+
+    def numbered(self) -> DiarizedRecording:
+        """Number the speakers of all tracks in the order of their first turns."""
+        ids = [turn.speaker for turn in self.turns] + [name for track in self.tracks for name in track.names]
+        numbers = {
+            old: speaker_id(number, old.partition("SPEAKER_")[0])
+            for number, old in enumerate(dict.fromkeys(ids), start=self.first_speaker)
+        }
+        tracks = (replace(track, names=[numbers[name] for name in track.names]) for track in self.tracks)
+        return replace(self, tracks=tuple(tracks))
 
     @cached_property
     def turns(self) -> list[Turn]:
@@ -135,13 +149,16 @@ class DiarizedRecording:
 
 
 def make_draft(
-    findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILENT
+    findings: Findings,
+    asked: Bounds = Bounds(),
+    reporter: Reporter = SILENT,
+    first_speaker: int = FIRST_SPEAKER,
 ) -> corrections.Draft:
     """Make a draft of earlier findings, with another number of speakers if `asked`. Raises UsageError.
 
     No model runs, and no file is read.
     """
-    speakers = diarize(findings, asked, reporter)
+    speakers = diarize(findings, asked, reporter, first_speaker)
     return label_words(speakers, [track.recognition for track in findings.tracks], reporter)
 
 
@@ -162,8 +179,16 @@ def timing(watch: Stopwatch, wall: float, mode: Mode | None) -> dict[str, float 
 # --- speakers ---
 
 
-def diarize(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = SILENT) -> DiarizedRecording:
-    """Cluster the voices of each track and put its windows together. Raises UsageError."""
+def diarize(
+    findings: Findings,
+    asked: Bounds = Bounds(),
+    reporter: Reporter = SILENT,
+    first_speaker: int = FIRST_SPEAKER,
+) -> DiarizedRecording:
+    """Cluster the voices of each track and put its windows together. Raises UsageError.
+
+    The numbers of transcripts of earlier versions, whose `first_speaker` is 0, begin again in each track.
+    """
     reporter.progress("clustering", 0, 1)
     bounds = speaker_bounds(asked)
     if findings.channels == Layout.CALL:
@@ -172,7 +197,8 @@ def diarize(findings: Findings, asked: Bounds = Bounds(), reporter: Reporter = S
         tracks = [_diarize_track(findings, number, bounds) for number in range(len(findings.tracks))]
     reconstruction.fill_pauses([track.diarization.active for track in tracks], findings.rule.pause)
     reporter.progress("clustering", 1, 1)
-    return DiarizedRecording(findings, asked, tuple(track.steadied() for track in tracks))
+    speakers = DiarizedRecording(findings, asked, tuple(track.steadied() for track in tracks), first_speaker)
+    return speakers.numbered() if first_speaker else speakers
 
 
 def _diarize_sides(findings: Findings, bounds: clustering.SpeakerBounds) -> list[DiarizedTrack]:
@@ -181,7 +207,7 @@ def _diarize_sides(findings: Findings, bounds: clustering.SpeakerBounds) -> list
     free = [_diarize_side(findings, side, clustering.SpeakerBounds(1, limit)) for side in (0, 1)]
     counts = [len(side.names) for side in free]
     if bounds.most == 1:
-        return [side.renamed(dict.fromkeys(side.names, "SPEAKER_00")) for side in free]
+        return [side.renamed(dict.fromkeys(side.names, speaker_id(0))) for side in free]
     least, total = bounds.least, sum(counts)
     target = max(least, total if bounds.most is None else min(bounds.most, total))
     if total == target or not all(counts):
@@ -243,7 +269,7 @@ def _diarize_track(findings: Findings, number: int, bounds: clustering.SpeakerBo
         plda=vbx.from_parameters(findings.plda) if findings.plda else None,
     )
     diarization = reconstruction.reconstruct(track.windows, clusters.labels, at_once=bounds.most)
-    names = [f"{prefix}SPEAKER_{column:02d}" for column in range(diarization.active.shape[1])]
+    names = [speaker_id(column, prefix) for column in range(diarization.active.shape[1])]
     return DiarizedTrack(names, diarization, clusters.count)
 
 
@@ -286,6 +312,7 @@ def label_words(
         warnings=(*findings.warnings, *warnings),
         machine=findings.machine,
         counts=tuple(track.count for track in speakers.tracks),
+        first_speaker=speakers.first_speaker,
         findings=findings,
         fast=findings.fast,
         asked=speakers.asked,

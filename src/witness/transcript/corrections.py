@@ -43,6 +43,7 @@ from witness.schema import (
     Utterance,
     Word,
     WordIndex,
+    speaker_id,
 )
 from witness.text import clock, unspaced
 from witness.text import count as number_of
@@ -175,8 +176,7 @@ def _marked_words(utterance: Utterance, corrections: Sequence[Correction]) -> Se
 
 def _added_speakers(draft: Draft, corrections: Sequence[Correction]) -> dict[Correction, str]:
     """Assign a free id to each speaker that a person added."""
-    taken = {turn.speaker for turn in draft.head.turns}
-    free = (name for n in itertools.count(len(taken)) if (name := f"SPEAKER_{n:02d}") not in taken)
+    free = map(speaker_id, itertools.count(draft.head.next_speaker))
     new = (correction for correction in dict.fromkeys(corrections) if correction.kind == "new")
     return dict(zip(new, free, strict=False))
 

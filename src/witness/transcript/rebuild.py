@@ -6,6 +6,7 @@ apply to the content of the JSON; only another number of speakers, and voices, n
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from witness.formats import findings, html, json_document, output_paths
 from witness.formats.json_document import Document, Link
 from witness.options import Bounds, Changes
 from witness.progress import SILENT, Reporter
-from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn
+from witness.schema import Correction, Findings, Review, Spans, Transcript, Turn, speaker_number
 from witness.storage import files, typed_json
 from witness.tracing import Stopwatch
 from witness.transcript import assemble, corrections, store
@@ -30,7 +31,7 @@ from witness.transcript.corrections import Draft
 LIMIT = json_document.MOST_CORRECTIONS
 DRAFTS = 3
 """Number of drafts in memory: 20 MB for an hour of speech."""
-_drafts: OrderedDict[tuple[str, Bounds], Draft] = OrderedDict()
+_drafts: OrderedDict[tuple[str, Bounds, int], Draft] = OrderedDict()
 Corrections = Annotated[tuple[Correction, ...], Meta(max_length=LIMIT)]
 
 
@@ -83,17 +84,20 @@ class Saved:
             if any(utterance.words is None for utterance in self.document.utterances):
                 raise InputError(self.lack or "")
             return corrections.draft_of(self.transcript)
-        key = (self.link["sha256"] if self.link else "", self.asked)
+        first = self.document.first_speaker
+        key = (self.link["sha256"] if self.link else "", self.asked, first)
         if key not in _drafts:
-            _drafts[key] = assemble.make_draft(self.loaded, self.asked, reporter)
+            _drafts[key] = assemble.make_draft(self.loaded, self.asked, reporter, first)
             while len(_drafts) > DRAFTS:
                 _drafts.popitem(last=False)
         _drafts.move_to_end(key)
         return _drafts[key]
 
     def find(self, speaker: str) -> str:
-        """Return the id of a speaker given by id or name. Raises UsageError."""
+        """Return the id of a speaker given by id, name or number: `1`, `Speaker 1`. Raises UsageError."""
         ids = [key for key, name in self.names.items() if speaker in (key, name)]
+        if not ids and (match := re.fullmatch(r"(?:speaker[ _])?(\d{1,9})", speaker, re.IGNORECASE)):
+            ids = [key for key in self.names if speaker_number(key) == int(match[1])]
         if len(ids) != 1:
             everybody = ", ".join(f"{key} ({name})" if name else key for key, name in self.names.items())
             problem = "does not name a speaker" if not ids else "names several speakers"
@@ -101,7 +105,7 @@ class Saved:
         return ids[0]
 
     def anchor(self, speaker: str) -> Spans:
-        """Return spans that identify a speaker given by id or name. Raises UsageError."""
+        """Return spans that identify a speaker given as to `find`. Raises UsageError."""
         return corrections.anchor(self.find(speaker), self.turns)
 
 
@@ -187,18 +191,18 @@ def _read_bytes(path: Path, fix: str) -> bytes:
 
 
 def name_speaker(saved: Saved, text: str) -> Correction:
-    """Make the correction for `SPEAKER_00=Anna`; the left side is an id or a name. Raises UsageError."""
+    """Make the correction for `1=Anna`; the left side is for `Saved.find`. Raises UsageError."""
     speaker, sign, name = text.partition("=")
     if not sign:
-        raise UsageError(f"--name {text}: write it as SPEAKER_00=Anna")
+        raise UsageError(f"--name {text}: write it as 1=Anna")
     return Correction("name", saved.anchor(speaker.strip()), voices.check_name(name))
 
 
 def merge_speakers(saved: Saved, text: str) -> list[Correction]:
-    """Make the corrections for `A,B,...`: two or more ids or names; the first stays. Raises UsageError."""
+    """Make the corrections for `A,B,...`: two or more speakers; the first stays. Raises UsageError."""
     speakers = [part.strip() for part in text.split(",")]
     if len(set(speakers)) < 2:
-        raise UsageError(f"--merge {text}: write it as SPEAKER_00,SPEAKER_02")
+        raise UsageError(f"--merge {text}: write it as 1,3")
     first = saved.anchor(speakers[0])
     return [Correction("merge", first, other=saved.anchor(other)) for other in speakers[1:]]
 

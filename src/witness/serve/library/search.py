@@ -56,10 +56,10 @@ class Hit:
 
 
 def speaker_names(transcript: Transcript) -> dict[str, str]:
-    """Return each speaker's name, or the number that the page gives, by id."""
+    """Return each speaker's name or label, by id, in the order of their first turns."""
     first = {turn.speaker: turn.start for turn in reversed(transcript.turns)}
     ordered = sorted(transcript.speakers, key=lambda person: (first.get(person.id, float("inf")), person.id))
-    return {person.id: person.name or f"Speaker {number}" for number, person in enumerate(ordered, start=1)}
+    return {person.id: transcript.label(person.id) or person.id for person in ordered}
 
 
 def passages(transcript: Transcript) -> Iterator[Passage]:

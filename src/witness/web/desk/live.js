@@ -2,6 +2,7 @@
 /* A recording while it is transcribed: the final text so far, with the sound. Nothing can be changed here; once all is
    there, the transcript is shown in this page's place. What people said reaches the document through textContent only. */
 import { look } from "../editor/colors.js";
+import { called } from "../editor/transcript.js";
 import { clock, momentAt } from "../editor/clock.js";
 import { $, around, composes, hide, make, placeIn, press, showIn } from "../editor/dom.js";
 import { listen } from "./request.js";
@@ -27,19 +28,20 @@ audio.preload = "metadata";
 
 /* ---------- the text ---------- */
 
-/** Speaker -> number. Those without a name are numbered as they will be in the transcript. @type {Map<string, number>} */
+/** Speaker -> their place among the colors, as in the transcript. @type {Map<string, number>} */
 const numbers = new Map();
 
 /** @param {string} speaker */
 function numberOf(speaker) {
-  if (!numbers.has(speaker)) numbers.set(speaker, Number(/^SPEAKER_(\d+)$/.exec(speaker)?.[1] ?? numbers.size));
+  const label = /^Speaker (\d+)$/.exec(called(speaker));
+  if (!numbers.has(speaker)) numbers.set(speaker, label ? Number(label[1]) - 1 : numbers.size);
   return numbers.get(speaker) ?? 0;
 }
 
 /** @param {string} speaker */
 function nameOf(speaker) {
   if (speaker === UNKNOWN) return "nobody heard";
-  return /^(CH\d+_)?SPEAKER_\d+$/.test(speaker) ? `Speaker ${numberOf(speaker) + 1}` : speaker;
+  return called(speaker);
 }
 
 /** @param {number} n */

@@ -1,6 +1,7 @@
 // @ts-check
 /* The progress of recordings that are being transcribed, in words. */
 import { span } from "../editor/clock.js";
+import { called } from "../editor/transcript.js";
 
 /**
  * The server's view of a recording that was dropped.
@@ -30,9 +31,6 @@ export function untilAll(jobs) {
   const minutes = Math.max(1, Math.round((mean + Math.max(...known.slice(working.length))) / 60));
   return `, all done in about ${minutes < 60 ? "" : `${Math.floor(minutes / 60)} h `}${minutes % 60} min`;
 }
-
-/** Return the name of a speaker; without one, their number as in the transcript. @param {string} speaker */
-const called = (speaker) => speaker.replace(/^SPEAKER_(\d+)$/, (_, n) => `Speaker ${Number(n) + 1}`);
 
 /** Return the latest words that are recognized. @param {Job} job */
 export function latest(job) {

@@ -25,7 +25,8 @@ export function above(sorted, value, length = sorted.length) {
  *   closing: string }} Grouping
  * @typedef {{
  *   title: string, schema: string, sha256: string, page: string, start: number, end: number,
- *   languages: [string, boolean][], listened: boolean, speakers: [string, string | null][], grouping: Grouping,
+ *   languages: [string, boolean][], listened: boolean, speakers: [string, string | null][],
+ *   first: number, next: number, grouping: Grouping,
  *   turns: Turns, words: Words, silent: Silent, before?: Correction[], peaks: string | null, link: string | null,
  *   served?: Record<string, any>,
  * }} Data as formats/html.py writes it
@@ -132,3 +133,6 @@ export function wordsIn({ byMiddle, sortedMiddles }, pieces) {
   }
   return [...inside].sort((a, b) => a - b);
 }
+
+/** Return the label of a speaker: `Speaker 1` for SPEAKER_01. @param {string} id */
+export const called = (id) => id.replace(/^(?:CH\d+_)?SPEAKER_0*(\d+)$/, "Speaker $1");
