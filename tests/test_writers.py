@@ -171,6 +171,16 @@ def text_of(content: str | bytes) -> str:
         return archive.read(name).decode()
 
 
+def test_no_document_for_people_says_anything_about_this_machine():
+    """A model that was fetched, for example; the JSON keeps it, and a warning about the recording stays."""
+    machine, spurious = "models were fetched from a hub: campplus", "SPEAKER_02 may be spurious"
+    found = replace(transcript([REPLY]), warnings=(machine, spurious), machine=(machine,))
+    for form in Format:
+        text = text_of(writers.render(found, form)).replace("\\", "")
+        assert ("hub" in text) == (form == Format.JSON), form
+        assert ("Speaker 2 may be spurious" in text) == (form in ("md", "docx", "html")), form
+
+
 def test_empty_transcript_in_every_format():
     for name in Format:
         text = text_of(writers.render(transcript(), name))

@@ -570,6 +570,10 @@ class Transcript:
         number = speaker_number(name) if name is not None and self.first_speaker else None
         return name if number is None else f"Speaker {number}"
 
+    def labeled(self, text: str) -> str:
+        """Return a text with the labels of speakers in place of their ids."""
+        return _SPEAKER.sub(lambda match: self.label(match[0]) or match[0], text)
+
     @property
     def next_speaker(self) -> int:
         """Number of the next speaker that a person adds."""

@@ -41,7 +41,7 @@ def write(reading: Reading) -> bytes:
     _describe(document, for_xml(reading.title))
     document.add_paragraph(for_xml(reading.title), style="Title")
     document.add_paragraph(for_xml(reading.summary), style="Subtitle")
-    for about in reading.transcript.warnings:
+    for about in reading.warnings:
         _add(document, about, warning)
     passages = noted_passages(reading.transcript)
     runs: list[list[Run]] = [[] for _ in passages]

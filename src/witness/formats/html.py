@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NewType
 
 import numpy as np
 
-from witness.formats.reading import INAUDIBLE, NOT_ENGLISH, Reading, compact_json
+from witness.formats.reading import INAUDIBLE, NOT_ENGLISH, Reading, compact_json, warnings_for_people
 from witness.languages import RIGHT_TO_LEFT
 from witness.schema import (
     BREATH,
@@ -124,7 +124,7 @@ def transcript_page(
         start=round(transcript.audio.transcribed.start),
         facts=list(_facts(transcript, sound)),
         models=", ".join(f"{role} {model.name}" for role, model in transcript.models.items() if model),
-        warnings=transcript.about_recording,
+        warnings=warnings_for_people(transcript),
     )
 
 

@@ -10,9 +10,8 @@ from witness.text import clock, one_line
 
 def write(reading: Reading) -> str:
     """Return a title, the speakers' shares, the warnings, and a paragraph for each line; pauses as in txt."""
-    transcript = reading.transcript
     parts = [f"# {_escaped(reading.title)}", _escaped(reading.summary)]
-    parts += [f"> {_escaped(warning)}" for warning in transcript.about_recording]
+    parts += [f"> {_escaped(warning)}" for warning in reading.warnings]
     for line in reading.lines:
         bare = line.text is None  # speakers and times only
         head = [f"**{_escaped(line.speaker)}**"] if reading.named or bare else []

@@ -99,6 +99,8 @@ class Reading:
     lines: Sequence[Line]
     path: Path | None = None
     """The path of the file to be written; None: unknown."""
+    warnings: Sequence[str] = ()
+    """All warnings for people who read the transcript; those about this machine are not."""
 
     @property
     def timed(self) -> bool:
@@ -148,7 +150,12 @@ def read(
         for pause, utterance, text in _with_pauses(transcript)
     ]
     summary = ", ".join([length(transcript.audio), *shares])
-    return Reading(transcript, title(transcript), summary, lines, path)
+    return Reading(transcript, title(transcript), summary, lines, path, warnings_for_people(transcript))
+
+
+def warnings_for_people(transcript: Transcript) -> list[str]:
+    """Return the warnings that documents show, with the labels of speakers."""
+    return list(map(transcript.labeled, transcript.about_recording))
 
 
 def title(transcript: Transcript) -> str:
