@@ -6,6 +6,8 @@ import hashlib
 import io
 import os
 import struct
+import subprocess
+import sys
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -1062,3 +1064,46 @@ def test_progress_of_a_recording_that_does_not_state_its_length(tmp_path):
     assert shares[0] < 0.2
     assert np.diff(shares).min() > -1e-9
     assert shares[-1] > 0.95
+
+
+PEAK = """
+import resource, sys
+from witness.audio import decode
+from witness.errors import InputError
+
+try:
+    loaded = decode.load(sys.argv[1])
+    print(loaded.source.duration, *loaded.warnings)
+except InputError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts memory in KiB and makes sparse files")
+@pytest.mark.parametrize(
+    ("name", "codec", "answer"),
+    [
+        ("zeros.mp3", "", "has no sound track"),
+        ("zeros.mp2", "", "has no sound track"),
+        ("zeros.ac3", "", "has no sound track"),
+        ("sound.mp3", "libmp3lame", "no sound follow"),
+        ("sound.flac", "flac", "the sound up to there was used"),
+        ("sound.wav", "pcm_s16le", "no sound follow"),
+    ],
+)
+def test_gigabytes_of_zeros_take_little_memory_and_time(
+    tmp_path: Path, name: str, codec: str, answer: str
+) -> None:
+    path = tmp_path / name
+    if codec:
+        write(path, tones(5, 44100), 44100, codec)
+    path.touch()
+    os.truncate(path, 1 << 31)
+    child = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path)], capture_output=True, timeout=100, check=True
+    )
+    said, peak = child.stdout.decode().splitlines()
+    assert answer in said
+    assert not codec or said.startswith("5.")
+    assert int(peak) << 10 < 330e6

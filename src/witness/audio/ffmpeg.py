@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import av
 import av.container
@@ -57,6 +57,15 @@ _NOT_SOUND = 8.0
 _TIE = 1e-3
 """Samples before a part that still belong to it: times are sums of many numbers."""
 
+_LARGEST_PACKET = 64 << 20
+"""Bytes that FFmpeg may read for a packet. It keeps them in memory, and in zeros it never finds the end."""
+
+_SEEK = 4096
+"""Bytes that a seek counts for: in zeros, each 8 bytes are an empty chunk of a WAV file to skip."""
+
+_LARGEST_INDEX = 512 << 20
+"""Bytes that it may read to open an MP4 file; the index of a video of a day has about 100 MB."""
+
 _LARGEST_PAGE = 65_307
 """Bytes of the largest Ogg page (RFC 3533)."""
 
@@ -81,6 +90,8 @@ class Media:
     container: av.container.InputContainer
     size: int
     """Bytes of the file."""
+    reader: _Reader
+    """FFmpeg's view of the file."""
     seconds: float = 0.0
     """End of the decoded part of the recording; silence in gaps counts."""
     whole: bool = True
@@ -236,14 +247,21 @@ class Media:
             origin = self._origin or 0.0
             with contextlib.suppress(av.FFmpegError, OSError, StopIteration):
                 container.seek(round((origin + start) / stream.time_base), stream=stream)
-                packets = container.demux(stream)
+                packets = self._demux()
                 first = next(packets)
                 begin = -1.0 if first.pts is None else float(first.pts * stream.time_base) - origin
                 if 0 <= begin <= start:
                     self.seconds = begin
                     return chain([first], packets)
             container.seek(0)
-        return container.demux(stream)
+        return self._demux()
+
+    def _demux(self) -> Iterator[av.Packet[av.AudioStream]]:
+        """Yield the packets of the track. Those of others show that FFmpeg is not lost in the file."""
+        for packet in self.container.demux():
+            self.reader.left = _LARGEST_PACKET
+            if packet.stream is self.stream:
+                yield cast("av.Packet[av.AudioStream]", packet)
 
     @property
     def _exact_jumps(self) -> bool:
@@ -310,6 +328,9 @@ class Media:
         elif promised is not None and promised > self.seconds + _SLACK:
             header = f"the header promises {clock(promised, 1)}, the file holds {held}"
             yield f"{name}: ends early ({header}); the sound up to there was used"
+        elif self.reader.lost:
+            nothing = f"more than {_LARGEST_PACKET >> 20} MiB in which FFmpeg finds no sound follow"
+            yield f"{name}: ends early (at {held}; {nothing}); the sound up to there was used"
         elif self.failed or (self.container.format.name == "ogg" and ends_within_page(self.file)):
             yield f"{name}: ends early (at {held}, within a packet); the sound up to there was used"
         if self.damaged:
@@ -331,12 +352,14 @@ def opened(file: BinaryIO, name: str) -> Iterator[Media]:
     """Open a file with FFmpeg; `name` stands in messages. Raises InputError."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    with _container(file, name) as container:
-        yield Media(file, name, container, size)
+    reader = _Reader(file)
+    with _container(reader, name) as container:
+        reader.left, reader.lost = _LARGEST_PACKET, False
+        yield Media(file, name, container, size, reader)
 
 
-class _Patient:
-    """File that does not raise if a damaged header seeks to nowhere.
+class _Reader:
+    """File that does not raise if a damaged header seeks to nowhere, and ends where FFmpeg is lost in it.
 
     FFmpeg continues after such an error, and PyAV, which can hold only one exception, prints the second.
     """
@@ -344,29 +367,46 @@ class _Patient:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.name = getattr(file, "name", "<none>")
-        self.read, self.tell, self.seekable = file.read, file.tell, file.seekable
+        self.tell, self.seekable = file.tell, file.seekable
+        self.is_mp4 = file.read(8)[4:] in _MP4
+        self.left = _LARGEST_INDEX if self.is_mp4 else _LARGEST_PACKET
+        """Bytes that FFmpeg may read before the next packet."""
+        self.lost = False
+        """FFmpeg has read that many."""
+        file.seek(0)
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes; none after too many without a packet."""
+        self.lost = self.lost or self.left <= 0
+        content = b"" if self.lost else self._file.read(size)
+        self.left -= len(content)
+        return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Return the new position; -1 if it does not exist."""
+        self.left -= _SEEK
         try:
             return self._file.seek(offset, whence)
         except (OSError, ValueError, OverflowError):
             return -1
 
 
-def _container(file: BinaryIO, name: str) -> av.container.InputContainer:
+_MP4 = {b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"}
+"""Names of the first box of an MP4 file."""
+
+
+def _container(reader: _Reader, name: str) -> av.container.InputContainer:
     try:
         # No protocols either: a false recording must not open other files, let alone sockets.
         options = {"format_whitelist": ",".join(CONTAINERS.split()), "protocol_whitelist": ""}
         container: av.container.InputContainer = av.open(
-            _Patient(file), "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
+            reader, "r", options=options, buffer_size=1 << 18, **_TAGS_IN_ANY_ENCODING
         )
         return container
     except (av.FFmpegError, OSError, ValueError) as error:
-        file.seek(4)
         reason = (
             "is cut short: the index that an MP4 file needs (its moov atom) is missing or damaged"
-            if file.read(4) == b"ftyp"
+            if reader.is_mp4
             else "is not in a format of recordings that FFmpeg reads, or is damaged at its beginning"
         )
         raise InputError(f"{name}: {reason}; fix: copy it again, or export it as WAV or FLAC") from error
