@@ -24,7 +24,7 @@ from pathlib import Path
 import platformdirs
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("docs/tutorial.md", "docs/python.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/python.md")
 LEFT_OUT = "…"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 

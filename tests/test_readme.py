@@ -70,7 +70,7 @@ def test_every_exit_code_is_documented():
 
 
 def test_the_readme_takes_a_minute():
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 120
 
 
 def test_the_first_two_commands():

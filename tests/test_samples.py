@@ -1,6 +1,7 @@
 """The commands and examples of the pages, run as printed: their output is that on the page."""
 
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from conftest import ORIGINAL, ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
 import samples
+import speed_chart
 
 
 def alike(printed: str, output: str) -> bool:
@@ -68,3 +70,26 @@ def test_the_examples_in_python_hold_under_strict_types(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pair")
+def test_the_error_rate_beside_the_sample_is_that_of_its_command(tmp_path, monkeypatch):
+    pytest.importorskip("kaldialign", reason="the extra `bench` is not installed")
+    monkeypatch.setattr(os, "environ", ORIGINAL)  # with the models of this user
+    settings, work = samples.environment(tmp_path), samples.checkout(tmp_path)
+    samples.run_command("witness tests/data/call.flac -f json -o out/", work, settings)
+    score = samples.run_command(
+        "witness score --words tests/data/call.stm out/call.json --json", work, settings
+    )
+    ((count, rate),) = re.findall(
+        r"Of the (\d+) words of this\ncall ([\d.]+) % are wrong", (ROOT / "README.md").read_text("utf-8")
+    )
+    error = json.loads(score)["wer"]
+    assert error["words"] == int(count)
+    assert abs(error["rate"] - float(rate)) <= 1.5  # three words; another processor rounds int8 differently
+
+
+def test_the_picture_of_the_time_is_that_of_the_results():
+    for theme in speed_chart.COLORS:
+        assert (ROOT / "docs" / f"speed-{theme}.svg").read_text("utf-8") == speed_chart.chart(theme)
