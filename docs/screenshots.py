@@ -1,97 +1,113 @@
 """Make docs/page-light.png, the page of tests/data/call.flac, and docs/serve-light.png, the desk.
 
-In Chromium: apt-get install chromium-headless-shell fonts-noto-core
-python docs/screenshots.py
+    apt-get install chromium-headless-shell fonts-noto-core
+    python docs/screenshots.py
+
+Both show the output of the commands in `RUNS`. Each picture holds the text that it shows, which
+tests/test_pictures.py compares with another run.
 """
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import struct
+import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from playwright.sync_api import Browser
-
-import talks
-from conftest import CALL
-from test_page import chromium
-from test_serve_browser import TOKEN, Desk
-from witness.audio import sound
-from witness.schema import Correction, Transcript
-from witness.transcript import store
+import samples
 
 HERE = Path(__file__).parent
+RUNS = (
+    "mkdir calls",
+    "cp tests/data/call.flac calls/monday.flac",
+    "witness tests/data/call.flac -f html -o call.html",
+    "witness batch calls/ -o transcripts/",
+)
+SERVE = "witness serve transcripts/ --no-browser"
+KEYWORD = b"Description"
 READY = "html[data-ready]"
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        review_page(browser, Path(folder))
-        desk(browser, Path(folder))
+    program = next(filter(None, map(shutil.which, BROWSERS)))
+    root = ["--no-sandbox"] if sys.platform == "linux" else []
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=root)
+        folder = Path(name)
+        settings, work = samples.environment(folder), samples.checkout(folder)
+        for command in RUNS:
+            samples.run_command(command, work, settings)
+        review_page(browser, work / "call.html")
+        with served(work, settings) as address:
+            desk(browser, address)
+        browser.close()
 
 
-def review_page(browser: Browser, folder: Path) -> None:
-    """The page of a transcript, as a file."""
-    found = talks.call(warnings=("3 words where no speech was heard are only in the JSON and the page",))
-    found = named(found, "Laura")
-    path = folder / "call.html"
-    store.save(found, [("html", path)], sound=sound.take(found.audio, [("html", path)]))
-    window = browser.new_context(viewport={"width": 1200, "height": 820}, color_scheme="light")
-    page = window.new_page()
+def review_page(browser: Browser, path: Path) -> None:
+    """Take the picture of the page, at the first doubtful words."""
+    page = browser.new_page(viewport={"width": 1200, "height": 820}, color_scheme="light")
     page.goto(f"{path.as_uri()}#t=9.7")
     page.wait_for_selector(READY, state="attached")
     page.keyboard.press("Escape")
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(500)
-    page.screenshot(path=HERE / "page-light.png")
-    window.close()
+    keep(page, HERE / "page-light.png")
 
 
-def desk(browser: Browser, folder: Path) -> None:
-    """The first page of a desk, with a passage that is played."""
-    recordings = folder / "interviews"
-    (recordings / "service desk").mkdir(parents=True)
-    (recordings / "town hall").mkdir()
-    correction = Correction("name", ((0.0, 1.0),), "Laura")
-    corrected = talks.call(corrections=(correction,), timing={"decode": None})
-    shelf = {
-        "service desk/call": named(corrected, "Laura"),
-        "service desk/call back": named(talks.call(), "Laura", "Tom"),
-        "town hall/March": named(talks.long(9000, 1.1, 6), "Ann Lee", "Bo", "Cid"),
-    }
-    for name, found in shelf.items():
-        path = recordings / f"{name}.json"
-        store.save(found, [("json", path)], keep=False)
-        shutil.copy(CALL, path.with_name(CALL.name))
-    served = Desk(recordings, Path("base"))
-    try:
-        served.desk.library.update()
-        window = browser.new_context(viewport={"width": 1000, "height": 520}, color_scheme="light")
-        page = window.new_page()
-        window.request.post(f"{served.url}unlock", form={"token": TOKEN})
-        page.goto(served.url)
-        page.wait_for_selector(READY, state="attached")
-        page.fill("#query", '"green one"')
-        page.wait_for_selector("#hits mark")
-        page.click("#hits .hit-row")
-        page.wait_for_selector("#play.pause")
-        page.mouse.move(0, 0)
-        page.wait_for_timeout(300)
-        page.screenshot(path=HERE / "serve-light.png")
-        window.close()
-    finally:
-        served.close()
+def desk(browser: Browser, address: str) -> None:
+    """Take the picture of the desk, with a passage that was searched."""
+    page = browser.new_page(viewport={"width": 1000, "height": 520}, color_scheme="light")
+    page.goto(address)
+    page.wait_for_selector(READY, state="attached")
+    page.fill("#query", '"green one"')
+    page.wait_for_selector("#hits mark")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(300)
+    keep(page, HERE / "serve-light.png")
 
 
-def named(found: Transcript, *names: str) -> Transcript:
-    """With names for the first speakers."""
-    given = (*names, *(None for _ in found.speakers[len(names) :]))
-    speakers = (replace(one, name=name) for one, name in zip(found.speakers, given, strict=True))
-    return replace(found, speakers=tuple(speakers))
+@contextmanager
+def served(work: Path, settings: dict[str, str]) -> Iterator[str]:
+    """Serve the transcripts, and yield the address of the desk."""
+    command = shlex.split(SERVE)
+    with subprocess.Popen(command, cwd=work, env=settings, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip() if process.stdout else ""
+        finally:
+            process.terminate()
+
+
+def keep(page: Page, path: Path) -> None:
+    """Write the picture of a page with its visible text."""
+    text = page.evaluate("document.body.innerText")
+    picture = page.screenshot()
+    end = len(picture) - 12
+    path.write_bytes(picture[:end] + _chunk(b"iTXt", KEYWORD + bytes(5) + text.encode()) + picture[end:])
+
+
+def text_of(picture: bytes) -> str:
+    """Return the text that `keep` wrote into a picture."""
+    place = 8
+    while place < len(picture):
+        length, name = struct.unpack_from(">I4s", picture, place)
+        content = picture[place + 8 : place + 8 + length]
+        if name == b"iTXt" and content.startswith(KEYWORD):
+            return content[len(KEYWORD) + 5 :].decode()
+        place += length + 12
+    raise ValueError("the picture has no text")
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
 
 if __name__ == "__main__":
