@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
-
 import samples
+from playwright.sync_api import Browser, Page, sync_playwright
 
 HERE = Path(__file__).parent
 RUNS = (
