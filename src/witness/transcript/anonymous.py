@@ -123,8 +123,10 @@ def _replacements(transcript: Transcript, codes: Mapping[str, str]) -> dict[str,
     replacements: dict[str, str] = {}
     for speaker in transcript.speakers:
         name = unicodedata.normalize("NFC", speaker.name or "").strip()
-        parts = [part for part in re.split(r"[\W\d_]+", name) if len(part) >= SHORTEST or _is_dense(part)]
-        chosen = [part for part in parts if not part[0].islower() or name.islower()]
+        words = [word.strip(".,") for word in name.split()]
+        parts = [*words, *re.split(r"[\W\d_]+", name), *(re.sub(r"[\W\d_]", "", word) for word in words)]
+        parts = [part for part in parts if len(part) >= SHORTEST or _is_dense(part)]
+        chosen = [part for part in parts if part[0].isalpha() and (name.islower() or not part[0].islower())]
         for part in {name, *(part for part in chosen if part.casefold() not in FORMS_OF_ADDRESS)}:
             if part:
                 shared = replacements.get(part, codes[speaker.id]) != codes[speaker.id]
@@ -176,8 +178,8 @@ class _NameFinder:
         A token that is one name and no more ("will") counts in `any_case` only.
         """
         spaced = "".join(
-            f" {sign}" if sign.isupper() and before.islower() else sign
-            for before, sign in zip(f" {token}", token, strict=False)
+            f" {sign}" if sign.isupper() and (before.islower() or after.islower()) else sign
+            for before, sign, after in zip(f" {token}", token, f"{token[1:]} ", strict=False)
         )
         pieces = {*re.split(r"[\W\d_]+", spaced), *re.split(r"[\d_]+", token)}
         codes: set[str] = set()
