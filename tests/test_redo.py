@@ -52,6 +52,20 @@ def document(path: Path) -> dict:
     return {key: value for key, value in json.loads(path.read_text()).items() if key != "timing"}
 
 
+def test_the_last_line_names_the_files_that_were_written(path, tmp_path):
+    def last(*args: object) -> str:
+        result = CliRunner().invoke(cli, list(map(str, args)))
+        assert result.exit_code == 0, result.exception
+        return result.stderr.splitlines()[-1] if result.stderr else ""
+
+    texts = f"{path.with_suffix('.srt')}, {path.with_suffix('.md')}"
+    assert re.fullmatch(rf"wrote {re.escape(texts)} \(\d+ s\)", last("convert", path, "-f", "srt,md"))
+    assert last("convert", "-q", path, "-f", "srt") == last("convert", path) == ""
+    assert last("redo", path, "--name", "1=Anna").startswith(f"wrote {path} (")
+    other = tmp_path / "out" / "toned.csv"
+    assert last("redo", path, "-f", "csv", "-o", other).startswith(f"wrote {path}, {other} (")
+
+
 def test_redo_without_changes_changes_nothing(path):
     before = document(path)
     assert len(before["words"]) > 10

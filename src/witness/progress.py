@@ -56,6 +56,8 @@ class Reporter:
     """Receives lines for a person now; the result need not have them."""
     warn: Note = no_note
     """Receives lines that belong into the result, too."""
+    wrote: Note = no_note
+    """Receives the name of each file or folder with results, once it is written."""
     check: Callable[[], None] = no_check
     """Raises CancelledError if the work is not wanted anymore; for loops that wait and report nothing."""
     aside: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -73,7 +75,7 @@ class Reporter:
             warnings.append(line if isinstance(line, AboutMachine) else str(line))  # whole
             note(line)
 
-        return cls(progress, note, warn, check).checking(check)
+        return cls(progress, note, warn, check=check).checking(check)
 
     def checking(self, check: Callable[[], None]) -> Reporter:
         """Return this reporter with a check before each report of progress."""

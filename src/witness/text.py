@@ -37,6 +37,15 @@ def clock(seconds: float, digits: int = 0, point: str = ".") -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{rest}"
 
 
+def in_units(duration: float) -> str:
+    """Write seconds as `2 min 10 s`."""
+    whole = int(duration + 0.5)  # as in the desk's list
+    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
+    return (
+        f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    )
+
+
 def table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Align columns, those in `left` to the left and the others to the right; one line per row."""
     from rich.cells import cell_len  # a Chinese character is two columns wide

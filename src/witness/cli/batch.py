@@ -110,6 +110,8 @@ def batch_command(
                 runtime = pool.worker_runtime(len(slots), Device(device), threads)
             with processes as workers:
                 work.run(workers, runtime, tell=_tell(reporter, course), reporter=reporter)
+            if finished := work.summary().done:
+                reporter.wrote(f"{text.count(finished, 'transcript')} in {request.out}")
             if old := work.outdated():
                 reporter.note(
                     f"{', '.join(old)} files of an earlier run were not written and may differ from the new "

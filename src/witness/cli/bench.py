@@ -96,6 +96,7 @@ def bench_accuracy(
         options.note_unpaired(reporter, set(missing), "have no audio and are not scored")
         options.note_unpaired(reporter, accuracy.unscored(audio, cases), "have no RTTM and are not scored")
         scores = accuracy.run(plan, reporter)
+        reporter.wrote(str(plan.out))
     text = score_report.make(scores).to_text()
     for name, folder in impls:
         theirs = accuracy.score_other(plan, folder)

@@ -60,7 +60,9 @@ def enroll_command(
             else [enroll(name, recordings, engine, reporter)]
         )
         for voice in made:
-            options.say(str(voices.write(voice, folder)))
+            file = str(voices.write(voice, folder))
+            options.say(file)
+            reporter.wrote(file)
 
 
 def enroll(name: str, recordings: Sequence[str], engine: Engine, reporter: Reporter = SILENT) -> Voice:

@@ -32,7 +32,7 @@ from witness.options import (
 )
 from witness.progress import LongNote, Reporter
 from witness.storage import atomic, cache, files
-from witness.text import printable, without_commands
+from witness.text import in_units, printable, without_commands
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -493,9 +493,13 @@ def time_left() -> ProgressColumn:
     return TimeLeft()
 
 
+MOST_WRITTEN = 10
+"""Files that the last line names; it counts more of them."""
+
+
 @contextmanager
 def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -> Iterator[Reporter]:
-    """Show a progress bar, on a terminal only, and notes on stderr.
+    """Show a progress bar, on a terminal only, notes on stderr, and in the end the files that were written.
 
     The stages of a `course` share one bar; any other stage has its own. A long note comes once the work has
     begun, whole the first time on this machine or if `verbose`.
@@ -510,6 +514,8 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
     terminal = Console(stderr=True, force_terminal=bool(sys.stderr and sys.stderr.isatty()))
     columns = (TextColumn("{task.description:>13}"), BarColumn(), TaskProgressColumn(), time_left())
     tasks: dict[str, TaskID] = {}
+    begun = time.monotonic()
+    written: list[str] = []
 
     held: list[LongNote] = []
 
@@ -555,5 +561,10 @@ def progress(quiet: bool, verbose: bool = False, course: Course | None = None) -
             finally:
                 bars.start()
 
-        yield Reporter(show, note, aside=aside)
+        yield Reporter(show, note, wrote=written.append, aside=aside)
         release()  # not after an error, which has nothing to do with them
+    if written:
+        names = ", ".join(written) if len(written) <= MOST_WRITTEN else f"{len(written)} files"
+        line = f"wrote {names} ({in_units(max(1.0, time.monotonic() - begun))})"
+        with suppress(OSError):
+            terminal.print(printable(line), markup=False, highlight=False, soft_wrap=True)

@@ -37,7 +37,7 @@ from witness.schema import (
     Transcript,
 )
 from witness.storage import files
-from witness.text import clock
+from witness.text import clock, in_units
 from witness.web import bundle
 
 if TYPE_CHECKING:
@@ -343,18 +343,10 @@ def _facts(transcript: Transcript, sound: Sound | None) -> Iterable[str]:
     if sound is not None and sound.recorded:
         yield f"recorded {sound.recorded}"
     part = transcript.audio.part
-    length = _length(transcript.audio.duration)
+    length = in_units(transcript.audio.duration)
     yield length if part is None else f"{clock(part.start)} to {clock(part.end)} of {length}"
     if transcript.language:
         yield f"language {transcript.language}"
-
-
-def _length(duration: float) -> str:
-    whole = int(duration + 0.5)  # as in the desk's list
-    hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
-    return (
-        f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    )
 
 
 def _all_ms(seconds: Sequence[float]) -> list[int]:

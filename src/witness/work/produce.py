@@ -228,6 +228,10 @@ def produce(job: Job, caller: Caller = Caller()) -> Outcome:
         left = _write(job, styled, files, page, opened, fresh=path is None and twin is None)
         for line in left:
             caller.reporter.note(line)
+        results = [file for _, file in files if file is not None]
+        for file in dict.fromkeys([path, *results] if opened is not None and path is not None else results):
+            if not any(line.startswith(f"{file} is unchanged") for line in left):
+                caller.reporter.wrote(str(file))
         for form in [form for form, file in files if file is None]:
             with caller.reporter.aside():
                 caller.show(writers.content(json_document.in_milliseconds(styled), form, page))
