@@ -12,7 +12,9 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import asdict, replace
+from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,10 +31,11 @@ from witness.errors import (
     WitnessError,
 )
 from witness.options import Options, Runtime
+from witness.progress import SILENT
 from witness.serve import queue as queues
 from witness.serve.library.index import Index
 from witness.serve.library.library import Library
-from witness.serve.queue import BusyError, Queue, UnknownError, free_name
+from witness.serve.queue import BusyError, FolderWatch, Queue, UnknownError, free_name
 from witness.storage import atomic
 from witness.transcript import vocabulary
 from witness.work import overrides, produce
@@ -630,3 +633,52 @@ def test_what_cannot_be_wanted_is_refused_in_a_line(wrong):
     with pytest.raises(UsageError) as caught:
         overrides.parse(wrong)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["flac", "mp3", "ogg"])
+def test_what_changed_meanwhile_is_worked_on_again(tmp_path, hands, monkeypatch, ending):
+    """A copy that pauses: its first half is transcribed, and all of it once it is whole."""
+    clock, begun = [0.0], []
+
+    def submit(pool, job, *rest, submit=Hands.submit):
+        begun.append(job)
+        return submit(pool, job, *rest)
+
+    monkeypatch.setattr(Hands, "submit", submit)
+    monkeypatch.setattr(queues, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    path = tmp_path / f"talk.{ending}"
+    path.write_bytes(b"first half")
+    library = Library(tmp_path, Index(tmp_path.parent / f"{ending}.sqlite"))
+
+    def look(seconds: float) -> int:
+        """Return the number of jobs that began so far."""
+        clock[0] += seconds
+        library.update()
+        watching.scan()
+        time.sleep(0.05)
+        return len(begun)
+
+    def end(**outcome) -> None:
+        hands[-1].finish(path.name, **outcome)
+        wait_for(lambda: not queue.board.states())
+
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
+        watching = FolderWatch(library, queue, SILENT)
+        assert [look(0), look(6), look(3)] == [0, 0, 0]
+        assert look(2) == 1  # ten seconds without a change
+        path.write_bytes(b"first half and the rest")
+        end(sha256=sha256(b"first half").hexdigest())
+        assert [look(1), look(8)] == [1, 1]
+        assert look(3) == 2
+        assert begun[-1].again
+        path.write_bytes(b"first half, the rest and more")
+        assert [look(1), look(11)] == [2, 2]  # it is being worked on
+        end(error="it was changed while it was read", code=4)
+        assert look(1) == 3
+        end(sha256=sha256(path.read_bytes()).hexdigest())
+        os.utime(path, (1, 1))
+        assert [look(1), look(11), look(11)] == [3, 3, 3]  # the same content
+    with desk(tmp_path, lambda _: SETTINGS) as queue:
+        watching = FolderWatch(library, queue, SILENT)
+        path.write_bytes(b"while there was no desk")
+        assert [look(1), look(11)] == [3, 4]

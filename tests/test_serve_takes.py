@@ -1,6 +1,7 @@
 """Recordings that a browser makes, from their first piece to the queue; and a watched folder."""
 
 import shutil
+import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
@@ -116,13 +117,15 @@ def test_a_take_from_elsewhere_is_not_added_to(desk, tmp_path, planted):
     assert (theirs / "sound").read_bytes() == b"first"
 
 
-def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short):
+def test_what_appears_is_taken_once_it_is_whole(desk, tmp_path, short, monkeypatch):
+    monkeypatch.setattr(queues, "COMPLETE", 1e-3)
     library = Library(desk.folder, Index(tmp_path / "index.sqlite"))
     watching = FolderWatch(library, desk.queue, SILENT)
 
     def looked() -> list[str]:
         library.update()
         watching.scan()
+        time.sleep(0.01)
         return [one.name for one in desk.queue.board.statuses()]
 
     path = desk.folder / "talk.flac"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -45,8 +46,9 @@ FORMATS = ("json", "txt")
 PATIENCE = 5.0
 """Seconds between two tries to lock the folder while another batch is at work in it."""
 SCAN = 5.0
-"""Seconds between two scans of a watched folder; a file that has not changed from one to the next is
-complete."""
+"""Seconds between two scans of a watched folder."""
+COMPLETE = 10.0
+"""Seconds without a change after which a recording in it is complete."""
 MOST_ENDED = 200
 """Recordings done, failed or canceled that the board keeps."""
 MOST_LISTENERS = 200
@@ -360,6 +362,32 @@ class Queue(Observer):
         return waiting
 
     @_in_thread
+    def transcribe_changed(self, recordings: Iterable[Path]) -> list[Path]:
+        """Queue recordings again that have changed since they were done or failed; return those judged.
+
+        Those that wait or are worked on are for a later call. Raises as `transcribe`.
+        """
+        self._room()
+        manifest, judged = self._enter(), []
+        for path in recordings:
+            source = str(self.folder / path)
+            entry = manifest.entries.get(manifest.sources.get(source, ""))
+            if entry is not None and entry.state == "begun":
+                continue
+            judged.append(path)
+            if entry is None or entry.state == "canceled":
+                continue
+            with suppress(OSError):  # it was deleted
+                size, mtime_ns = now = size_and_mtime(source)
+                if entry.size != size or entry.sha256 != manifest.sha256(source, *now):
+                    again = Path(output_paths.name_of(self.folder / entry.output, Format.JSON)).is_file()
+                    self._begin(Entry.begun(source, entry.output, now, entry.wish, again))
+                elif entry.mtime_ns != mtime_ns:
+                    manifest.append(replace(entry, mtime_ns=mtime_ns))
+                    break  # it was hashed: let others have the thread
+        return judged
+
+    @_in_thread
     def again(self, path: Path, recording: Path, overrides: JobOverrides) -> JobStatus:
         """Queue a recording whose transcript is at `path` (its JSON); a person's changes to it are kept.
 
@@ -665,28 +693,46 @@ def _move(scratch: Path, path: Path) -> None:
 
 
 class FolderWatch:
-    """The recordings below a folder without a transcript, from scan to scan."""
+    """The recordings below a folder that have no transcript or have changed, from scan to scan."""
 
     def __init__(self, library: Library, queue: Queue, reporter: Reporter) -> None:
+        """Begin with the recordings that are done. Raises OutputError if the manifest cannot be read."""
         self._library, self._queue, self._reporter = library, queue, reporter
-        self._before: dict[Path, tuple[int, int]] = {}
+        self._queued: dict[Path, tuple[int, int]] = {}  # with the size and time of that moment
+        self._before: dict[Path, tuple[int, int, float]] = {}
+        for entry in Manifest(queue.folder / MANIFEST).entries.values():
+            if queue.folder in Path(entry.source).parents:
+                path = Path(entry.source).relative_to(queue.folder)
+                self._queued[path] = entry.size, entry.mtime_ns
 
     def scan(self) -> None:
-        """Queue the recordings that have not changed since the last scan."""
-        now: dict[Path, tuple[int, int]] = {}
-        for path in self._library.untranscribed():
+        """Queue the recordings that have not changed for a while, by a clock that cannot be set."""
+        new = set(self._library.untranscribed())
+        now: dict[Path, tuple[int, int, float]] = {}
+        for path in new | self._queued.keys():
             with suppress(OSError):  # it is being deleted or replaced
-                now[path] = size_and_mtime(str(self._library.folder / path))
-        complete = [path for path, state in now.items() if state[0] and self._before.get(path) == state]
+                state = size_and_mtime(str(self._library.folder / path))
+                before = self._before.get(path, (0, 0, 0.0))
+                now[path] = (*state, before[2] if before[:2] == state else time.monotonic())
         self._before = now
+        complete = {
+            path: (size, mtime_ns)
+            for path, (size, mtime_ns, since) in now.items()
+            if size and time.monotonic() - since >= COMPLETE and self._queued.get(path) != (size, mtime_ns)
+        }
         if not complete:
             return
+        changed = [path for path in complete if path in self._queued]
         try:
-            self._queue.transcribe(complete)
-        except BusyError:
-            return  # the queue is full: at a later scan
+            queued = self._queue.transcribe([path for path in complete if path not in self._queued])
+            judged = self._queue.transcribe_changed(changed) if changed else []
+        except (BusyError, ConflictError):
+            return  # the queue is full, or a batch is at work: at a later scan
         except WitnessError as error:
             self._reporter.note(f"recordings that appeared in the folder could not be queued: {error}")
+            return
+        judged += [Path(status.source).relative_to(self._queue.folder) for status in queued]
+        self._queued |= {path: complete[path] for path in judged if path in complete}
         self._library.changed()
 
 
