@@ -18,11 +18,11 @@ WAYS = ("save", "files", "upload", "take", "journal", "trash")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_power_cut_loses_nothing_that_was_acknowledged(way):
     pytest.importorskip("starlette", reason="the extra `serve` is not installed")
-    command = [sys.executable, FUZZ / "power.py", "--way", way, "--first", "1000", "--count", "60"]
+    command = [sys.executable, FUZZ / "power.py", "--way", way, "--first", "1000", "--count", "200"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     summary = json.loads(result.stdout.splitlines()[-1])
-    assert summary["cuts"] == 60
+    assert summary["cuts"] == 200
     assert summary["steps"][way] > 20
 
 

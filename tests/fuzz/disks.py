@@ -2,7 +2,7 @@
 
 `Disk` watches a folder while this process works in it. Before each step that changes names, at each fsync and
 at each write of a descriptor it notes what changed since the step before. After a power cut any step may be
-lost that is not synced: names as long as their folder is not (in each folder the later steps first), contents
+lost that is not synced: names as long as their folder is not, contents
 as long as their file is not (all of it, its end, or zeros in its place). A rename is lost or kept as a whole,
 and is synced with either of its folders.
 """
@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -164,34 +165,57 @@ class Disk:
 
     # --- the power cut ---
 
-    def survivors(self, step: int, chance: random.Random, luck: float) -> dict[tuple[int, str], int]:
-        """Return the names after a power cut at a step; unsynced ones survive with a probability."""
+    def survivors(self, step: int, chance: random.Random) -> dict[tuple[int, str], int]:
+        """Return the names after a power cut at a step.
+
+        Of the unsynced changes of each folder the first survive, or, on a disk that keeps no order, any.
+        """
         changes = [change for change in self.changes if change.step < step]
         syncs = [(when, folder) for when, folder in self.folder_syncs if when <= step]
-        needed: set[int] = set()
+        keeps_order = chance.random() < 0.5
+
+        def parts(change: Change) -> set[Any]:
+            return change.folders if keeps_order else {(folder, name) for folder, name, _ in change.names}
+
+        needed: set[Any] = set()
         durable = set()
-        for place in reversed(range(len(changes))):
-            change = changes[place]
+        for number in reversed(range(len(changes))):
+            change = changes[number]
             synced = any(folder in change.folders and when > change.step for when, folder in syncs)
-            if synced or change.folders & needed:
-                durable.add(place)
-                needed |= change.folders
+            if synced or parts(change) & needed:
+                durable.add(number)
+                needed |= parts(change)
+        counts = Counter(
+            folder
+            for number, change in enumerate(changes)
+            if number not in durable
+            for folder in change.folders
+        )
+        left = {
+            folder: chance.choice([0, count, chance.randint(0, count)]) for folder, count in counts.items()
+        }
         names, lost = dict(self._first), set()
-        for place, change in enumerate(changes):
-            if place not in durable and (change.folders & lost or chance.random() >= luck):
-                lost |= change.folders
-                continue
-            for folder, name, number in change.names:
-                if number is None:
+        for number, change in enumerate(changes):
+            if number not in durable:
+                lasts = all(left[folder] > 0 for folder in change.folders)
+                if not keeps_order:
+                    lasts = chance.random() < 0.5
+                if not lasts or parts(change) & lost:
+                    lost |= parts(change)
+                    continue
+                for folder in change.folders:
+                    left[folder] -= 1
+            for folder, name, node in change.names:
+                if node is None:
                     names.pop((folder, name), None)
                 else:
-                    names[folder, name] = number
+                    names[folder, name] = node
         return names
 
     def restore(self, step: int, chance: random.Random) -> list[Any]:
         """Put the folder into a state after a power cut at a step; return the promises made before."""
-        luck = chance.choice([0.0, 0.5, 0.9, 1.0])
-        names = self.survivors(step, chance, luck)
+        luck = chance.choice([0.0, 0.5, 1.0])
+        names = self.survivors(step, chance)
         shutil.rmtree(self.root)
         contents: dict[int, bytes] = {}
         inside: dict[int, list[tuple[str, int]]] = {}

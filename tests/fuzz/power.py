@@ -1,10 +1,11 @@
-"""Power cuts while Witness writes: python tests/fuzz/power.py [--first 0] [--count 500] [--way save]
+"""Power cuts while Witness writes: python tests/fuzz/power.py [--count 500] [--way save] [--errors]
 
 Each way of writing (a save, a single file, an upload, a recording of a browser, a journal, the trash) is
 done once on a disk that notes every step (`disks.py`); then the power fails at random steps, and unsynced
 changes may be lost. Not allowed: a file half written after the next start, some formats old and others new,
-anything lost that was acknowledged, anything left behind. The last line is the sum as JSON; the exit code is
-1 if there was any of these.
+anything lost that was acknowledged, anything left behind. With `--errors` the disk answers EIO at one step
+after the other instead; then a line must say so, and the same holds. The last line is the sum as JSON; the
+exit code is 1 if there was any of these.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import disks
 import documents
 
-from witness.errors import InputError
+from witness.errors import InputError, OutputError, WitnessError
 from witness.formats import writers
 from witness.formats.registry import Format
 from witness.options import Bounds
@@ -81,6 +82,8 @@ def disagreement(path: Path) -> str | None:
 class Save:
     """Names of a speaker, one after the other."""
 
+    raises: tuple[type[Exception], ...] = ()
+
     def prepare(self, root: Path) -> None:
         self.path = talk(root)
 
@@ -101,6 +104,8 @@ class Save:
 
 class Files:
     """Single files, and several at a time."""
+
+    raises: tuple[type[Exception], ...] = (OSError,)
 
     def prepare(self, root: Path) -> None:
         for name in "abc":
@@ -144,6 +149,8 @@ class _Pool:
 class Desk:
     """A client of a desk that transcribes nothing."""
 
+    raises: tuple[type[Exception], ...] = ()
+
     def prepare(self, root: Path) -> None:
         (root / "calls").mkdir()
 
@@ -171,6 +178,13 @@ class Desk:
         raise NotImplementedError
 
     @staticmethod
+    def check(answer: Any) -> None:
+        """Raise OutputError for a refusal in a line; 500 is a bug."""
+        assert answer.status_code in (200, 201, 422, 507), answer.text
+        if answer.status_code > 201:
+            raise OutputError(answer.json()["error"]["message"])
+
+    @staticmethod
     def is_kept(root: Path, name: str, content: bytes) -> str | None:
         """Return the fault of a recording that was acknowledged."""
         path = root / "calls" / name
@@ -189,7 +203,7 @@ class Upload(Desk):
         for number in (1, 2):
             name, content = f"call{number}.wav", SOUND + bytes([number])
             answer = client.post("/api/recordings", files=[("file", (name, content))])
-            assert answer.status_code == 201, answer.text
+            self.check(answer)
             disk.promise((name, content))
 
     def complaint(self, root: Path, promises: list[Any]) -> str | None:
@@ -201,14 +215,16 @@ class Take(Desk):
     """A recording that a browser sends in pieces."""
 
     def use(self, client: Any, disk: disks.Disk) -> None:
-        take = client.post("/api/takes", json={"name": "talk.webm"}).json()["id"]
+        answer = client.post("/api/takes", json={"name": "talk.webm"})
+        self.check(answer)
+        take = answer.json()["id"]
         for number in range(3):
             place = f"/api/takes/{take}/pieces/{number * len(SOUND)}"
             answer = client.post(place, content=SOUND)
-            assert answer.status_code == 200, answer.text
+            self.check(answer)
             disk.promise((take, number + 1))
         answer = client.post(f"/api/takes/{take}/finish")
-        assert answer.status_code == 201, answer.text
+        self.check(answer)
         disk.promise(("done", 0))
 
     def complaint(self, root: Path, promises: list[Any]) -> str | None:
@@ -218,7 +234,8 @@ class Take(Desk):
             return self.is_kept(root, "talk.webm", SOUND * 3)
         for take, pieces in promises[-1:]:
             if (root / "calls" / "talk.webm").exists():  # it was just being finished
-                return self.is_kept(root, "talk.webm", SOUND * 3)
+                whole = (root / "calls" / "talk.webm").read_bytes() == SOUND * 3
+                return None if whole else "talk.webm is half written"
             sound = root / "calls" / browser_recordings.PLACE / take / "sound"
             if not sound.is_file() or sound.read_bytes()[: pieces * len(SOUND)] != SOUND * pieces:
                 return f"piece {pieces} is lost"
@@ -230,19 +247,20 @@ class Take(Desk):
 class Journal:
     """Pieces of a transcription that was interrupted."""
 
+    raises: tuple[type[Exception], ...] = ()
+
     def prepare(self, root: Path) -> None:
         os.environ["WITNESS_CACHE"] = str(root)
 
     def run(self, disk: disks.Disk) -> None:
-        with checkpoint.Journal() as journal:
-            journal.open("talk")
-            for number in range(4):
-                journal.add(str(number), SOUND + bytes([number]))
-                disk.promise(number)
-        with checkpoint.Journal() as journal:
-            journal.open("talk")
-            journal.add("last", SOUND)
-            disk.promise("last")
+        for facts in (range(4), ["last"]):
+            notes: list[str] = []
+            with checkpoint.Journal() as journal:
+                journal.open("talk", notes.append)
+                for fact in facts:
+                    journal.add(str(fact), SOUND if fact == "last" else SOUND + bytes([fact]))
+                    if not notes:  # nothing is kept after a note
+                        disk.promise(fact)
 
     def complaint(self, _: Path, promises: list[Any]) -> str | None:
         with checkpoint.Journal() as journal:
@@ -256,6 +274,8 @@ class Journal:
 
 class Trash:
     """A transcript that is thrown away, put back, moved to a new folder, thrown away and deleted."""
+
+    raises: tuple[type[Exception], ...] = ()
 
     def prepare(self, root: Path) -> None:
         self.path = talk(root / "calls" / "one")
@@ -328,6 +348,37 @@ def cuts(name: str, numbers: range, base: Path) -> tuple[int, list[str]]:
     return disk.step, bad
 
 
+def errors(name: str, base: Path) -> tuple[int, list[str]]:
+    """Return the steps of a way, and a line for each whose failure it does not survive."""
+    root, bad, step = base / name, [], 0
+    while True:
+        step += 1
+        root.mkdir()
+        atomic.unfinished.clear()
+        store._hashes.clear()
+        way = WAYS[name]()
+        way.prepare(root)
+        wrong = None
+        with disks.watched(root, step) as disk:
+            try:
+                way.run(disk)
+            except (WitnessError, *way.raises) as error:
+                wrong = "more than a line" if "\n" in str(error) else None
+            except Exception as error:
+                wrong = f"{type(error).__name__}: {error}"
+        if wrong is None:
+            try:
+                start_again(root)
+                wrong = way.complaint(root, [fact for _, fact in disk.promises]) or left_behind(root)
+            except (OSError, InputError, ValueError) as error:
+                wrong = f"{type(error).__name__}: {error}"
+        if wrong is not None:
+            bad.append(f"{name}, EIO at step {step} of {disk.step}: {wrong}")
+        shutil.rmtree(root)
+        if step > disk.step:
+            return step, bad
+
+
 def campaign() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(
@@ -336,6 +387,7 @@ def campaign() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--way", choices=sorted(WAYS))
+    parser.add_argument("--errors", action="store_true")
     arguments = parser.parse_args()
     ways = [arguments.way] if arguments.way else list(WAYS)
     each = -(-arguments.count // len(ways))
@@ -343,10 +395,15 @@ def campaign() -> int:
     shared = Path("/dev/shm")  # noqa: S108 - a disk in memory
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as base:
         for way in ways:
-            steps[way], lines = cuts(way, range(arguments.first, arguments.first + each), Path(base))
+            if arguments.errors:
+                steps[way], lines = errors(way, Path(base))
+            else:
+                steps[way], lines = cuts(way, range(arguments.first, arguments.first + each), Path(base))
             bad += len(lines)
             sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.write(json.dumps({"cuts": each * len(ways), "steps": steps, "bad": bad}) + "\n")
+    sys.stdout.write(
+        json.dumps({"cuts": 0 if arguments.errors else each * len(ways), "steps": steps, "bad": bad}) + "\n"
+    )
     return int(bad > 0)
 
 

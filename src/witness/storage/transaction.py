@@ -165,6 +165,7 @@ def carry(belongings: Collection[Path], folder: Path, name: str, target: Path, a
         gathered.mkdir(0o700)
         if about:
             atomic.create(about, gathered / ABOUT, 0o600)
+        atomic.sync(folder)
         for file in belongings:
             file.rename(gathered / _ending(file.name, name))
         atomic.sync(gathered)

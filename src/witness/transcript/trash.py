@@ -109,6 +109,7 @@ def restore(root: Path, thrown: str) -> Path:
             with transaction.alone(folder, name):
                 if not is_taken(target):
                     (root / TRASH / thrown).rename(transaction.moving(folder, name))
+                    atomic.sync(folder)
                     transaction.settle(folder, name)
                     break
         except OSError as error:
