@@ -200,7 +200,7 @@ def test_a_copy_that_browsers_play_is_private(shelved, tmp_path, monkeypatch):
     document["audio"]["path"] = str(other)
     shelved.write_text(json.dumps(document))
 
-    def keep_nothing(folder, names, _):
+    def keep_nothing(folder, names, _, **__):
         folder.mkdir(parents=True)
         return [b"sound" for _ in names]
 
