@@ -12,7 +12,7 @@ from msgspec import structs
 
 from witness.formats import rttm, writers
 from witness.formats.registry import Format
-from witness.schema import ModelFile, Source, Speaker, Style, Transcript, Turn, Utterance, Word
+from witness.schema import Correction, ModelFile, Source, Speaker, Style, Transcript, Turn, Utterance, Word
 from witness.text import clock, for_terminal
 
 
@@ -169,6 +169,28 @@ def text_of(content: str | bytes) -> str:
         names = archive.namelist()
         name = next(one for one in names if one == "word/document.xml" or one.startswith("sources/"))
         return archive.read(name).decode()
+
+
+@pytest.mark.parametrize("form", ["txt", "md", "docx"])
+def test_a_sentence_with_pauses_is_one_paragraph(form):
+    parts = [(1, "This was a"), (5, "2018 Tesla"), (9, "Model S.")]
+    car = [said("SPEAKER_01", at, text) for at, text in parts]
+    more = [said("SPEAKER_01", 13, "It"), said("SPEAKER_02", 14, "And"), said("SPEAKER_02", 22, "then?")]
+    text = text_of(writers.render(transcript([*car, *more]), form))
+    assert "This was a 2018 Tesla Model S." in text
+    assert "S. It" not in text  # a sentence ends
+    assert "And then" not in text  # too long a pause
+    by_hand = replace(transcript(car), corrections=(Correction("split", (), other=((5.2, 5.3),)),))
+    assert "a 2018" not in text_of(writers.render(by_hand, form))
+
+
+def test_text_of_an_unfinished_sentence_waits_for_its_end():
+    lines = [said("SPEAKER_01", at, text) for at, text in [(1, "Yes."), (4, "This was a"), (7, "car.")]]
+    whole = writers.render(transcript(lines), "txt")
+    for count in range(4):
+        part = replace(transcript(lines[:count]), partial=True)
+        assert whole.startswith(writers.render(part, "txt"))
+    assert writers.render(replace(transcript(lines[:2]), partial=True), "txt").count("\n") == 1
 
 
 def test_no_document_for_people_says_anything_about_this_machine():

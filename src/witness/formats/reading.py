@@ -6,7 +6,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count, pairwise
 from math import inf
@@ -18,6 +18,7 @@ from msgspec import structs
 
 from witness.schema import (
     CLOSING,
+    LONG_PARAGRAPH,
     SENTENCE_ENDS,
     Correction,
     Source,
@@ -39,6 +40,8 @@ DATE = (1980, 1, 1, 0, 0, 0)
 """The date of the files in an archive, the earliest that a ZIP can express."""
 SHORT_PAUSE = 1.0
 """Seconds; a shorter pause is not timed."""
+SENTENCE_PAUSE = 5.0
+"""Seconds; a speaker who pauses longer within a sentence begins a paragraph."""
 FILLERS = {
     language: frozenset(words.split())
     for language, words in {
@@ -124,12 +127,18 @@ class Reading:
 
 
 def read(
-    transcript: Transcript, path: Path | None = None, *, smooth: bool = False, labels: bool = False
+    transcript: Transcript,
+    path: Path | None = None,
+    *,
+    smooth: bool = False,
+    labels: bool = False,
+    joined: bool = False,
 ) -> Reading:
     """Return the readable part of a transcript, for a file at `path`.
 
     Words where the diarizer heard no speaker are left out, and speech without recognized words gets a mark.
-    `smooth` leaves out fillers if the style drops them; `labels` shows `Speaker 1` in place of SPEAKER_01.
+    `smooth` leaves out fillers if the style drops them; `labels` shows `Speaker 1` in place of SPEAKER_01;
+    `joined` makes a paragraph of consecutive lines of one speaker within a sentence.
     """
     if smooth and transcript.style.fillers == "drop":
         transcript = _without_fillers(transcript)
@@ -149,8 +158,52 @@ def read(
         )
         for pause, utterance, text in _with_pauses(transcript)
     ]
+    if joined:
+        lines = _joined(lines, _chosen_starts(transcript))
+        if transcript.partial and lines and _is_open(lines[-1]):
+            del lines[-1]  # the next line may be a part of it
     summary = ", ".join([length(transcript.audio), *shares])
     return Reading(transcript, title(transcript), summary, lines, path, warnings_for_people(transcript))
+
+
+def _chosen_starts(transcript: Transcript) -> set[float]:
+    """Return the starts of words with which a person let a paragraph begin."""
+    splits = [correction.other for correction in transcript.corrections if correction.kind == "split"]
+    if not splits:
+        return set()
+    index = WordIndex(transcript.words)
+    return {transcript.words[number].start for spans in splits for number in index.within(spans)}
+
+
+def _joined(lines: Sequence[Line], starts: Collection[float]) -> list[Line]:
+    """Join each line to the one before if the same speaker goes on with a sentence after a pause."""
+    paragraphs: list[Line] = []
+    for line in lines:
+        if not paragraphs or line.start in starts or not _goes_on(paragraphs[-1], line):
+            paragraphs.append(line)
+            continue
+        before = paragraphs[-1]
+        space = " " if line.pause or line.words[0].text[:1].isspace() else ""
+        pause = f" {line.pause}" if line.pause else ""
+        text = f"{before.text}{pause}{space}{line.text}"
+        paragraphs[-1] = replace(before, end=line.end, text=text, words=(*before.words, *line.words))
+    return paragraphs
+
+
+def _goes_on(before: Line, line: Line) -> bool:
+    """Return True if a line continues the sentence before."""
+    return (
+        _is_open(before)
+        and bool(line.words)
+        and (line.speaker_id, line.track) == (before.speaker_id, before.track)
+        and line.start - before.end < SENTENCE_PAUSE
+        and line.end - before.start <= LONG_PARAGRAPH
+    )
+
+
+def _is_open(line: Line) -> bool:
+    """Return True if a line ends within a sentence."""
+    return bool(line.words) and not _ends(line.words[-1])
 
 
 def warnings_for_people(transcript: Transcript) -> list[str]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from witness.formats import json_document, reading
-from witness.formats.registry import Format
+from witness.formats.registry import READ, Format
 from witness.schema import Sound, Transcript
 
 
@@ -30,8 +30,10 @@ def render(
     if form == Format.JSON:
         return json_document.encode(json_document.from_transcript(transcript)).decode()
     write = import_module(f"witness.formats.{form}").write
-    read = reading.read(transcript, path, smooth=form.about.smooth, labels=form.about.labels)
-    text: str | bytes = write(read, sound) if form.about.sound else write(read)
+    about = form.about
+    joined = about.purpose == READ
+    read = reading.read(transcript, path, smooth=about.smooth, labels=about.labels, joined=joined)
+    text: str | bytes = write(read, sound) if about.sound else write(read)
     return text
 
 
