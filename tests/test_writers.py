@@ -473,5 +473,7 @@ def test_no_cell_is_a_formula(text):
     found = replace(found, speakers=(Speaker("A", 1, 1, text.strip()),))
     rows = list(csv.reader(io.StringIO(writers.render(found, Format.CSV), newline="")))
     assert rows[1] == ["0.000", "1.000", f"'{text.strip()}", f"'{text.strip()}"]
+    shown = writers.render(found, Format.TSV).splitlines()[1]
+    assert shown.split("\t") == ["0", "1000", f"'{text.strip()}", f"'{text.strip()}"]
     harmless = listened(Utterance(0, 1, "A", (Word(0, 1, "a=b", "A"),)))
     assert writers.render(harmless, Format.CSV).splitlines()[1] == "0.000,1.000,A,a=b"

@@ -20,11 +20,11 @@ def write(reading: Reading) -> str:
     rows.writerow(["start", "end", "speaker", "text"])
     for line in reading.lines:
         speaker = one_line(reading.transcript.name(line.speaker_id) or "")
-        rows.writerow([f"{line.start:.3f}", f"{line.end:.3f}", _cell(speaker), _cell(line.unmarked)])
+        rows.writerow([f"{line.start:.3f}", f"{line.end:.3f}", cell(speaker), cell(line.unmarked or "")])
     return out.getvalue()
 
 
-def _cell(text: str | None) -> str | None:
+def cell(text: str) -> str:
     """Guard against formulas (owasp.org/www-community/attacks/CSV_Injection); signs have wide forms, too."""
-    first = unicodedata.normalize("NFKC", (text or "").lstrip()[:1])
+    first = unicodedata.normalize("NFKC", text.lstrip()[:1])
     return f"'{text}" if first in ("=", "+", "-", "@") else text
