@@ -17,7 +17,9 @@ from test_edits import edit, spelling
 from witness.errors import OutputError
 from witness.formats import json_document
 from witness.serve.app_state import AppState
+from witness.serve.library.index import Index, IndexEntry
 from witness.serve.library.library import Library, id_of
+from witness.serve.library.search import Passage
 from witness.storage import cache, files
 from witness.storage.checkpoint import Journal
 from witness.transcript import edits, store, trash, vocabulary
@@ -133,6 +135,25 @@ def test_dropped_words_are_overwritten_in_the_index(places):
     with sqlite3.connect(index) as db:
         assert db.execute("PRAGMA freelist_count").fetchone() == (0,)
         assert db.execute("SELECT count(*) FROM vocabulary").fetchone() == (0,)
+
+
+def test_no_page_of_the_index_and_of_its_log_keeps_dropped_words(tmp_path):
+    index = Index(tmp_path / "index" / "words.sqlite")
+    for number, word in enumerate(("other", WORD)):
+        said = (Passage("Ann", n, n + 1, f"{word}{n} " * 20, b"") for n in range(400))
+        index.put(IndexEntry(f"{number:016x}", 1, number, "new", 400.0, ("Ann",)), said)
+    with sqlite3.connect(index.path) as reader:  # another desk, so that the log stays
+        reader.execute("SELECT count(*) FROM transcripts").fetchall()
+        index.drop([f"{1:016x}"])
+        index.scrub()
+        left = [
+            file for file in index.path.parent.iterdir() if WORD.lower().encode() in file.read_bytes().lower()
+        ]
+        assert left == []
+        assert reader.execute("PRAGMA freelist_count").fetchone() == (0,)
+        kept = reader.execute("SELECT count(*) FROM found WHERE found MATCH 'other7'")
+        assert kept.fetchone() == (1,)
+    reader.close()
 
 
 def test_a_recording_stays_until_its_last_transcript_goes(places):
