@@ -3,22 +3,24 @@
     pip install '.[bench]'
     python benchmarks/accuracy.py FOLDER --group 'sim_*' --group pyannote_sample
 
-FOLDER holds FILE.flac beside FILE.rttm. Convention "strict": collar 0, overlap counted, turns of one speaker
-that overlap are one, whole files scored; errors are summed over the files of a group and divided by its
-speech. The interval is from a bootstrap over files (2.5 % to 97.5 % of 10,000 draws, fixed seed) and says
-little about a handful of files. Speakers: the number of files in which their number is right, and the mean of
-hypothesis minus reference.
+FOLDER holds FILE.flac beside FILE.rttm; docs/benchmarks.md names the sources of the published figures. Prints
+a table; `--json FILE` writes all figures, by file, too. Convention "strict": collar 0, overlap counted, turns
+of one speaker that overlap are one, whole files scored; errors are summed over the files of a group and
+divided by its speech. The interval is from a bootstrap over files (2.5 % to 97.5 % of 10,000 draws, fixed
+seed) and says little about a handful of files. Speakers: the number of files in which their number is right,
+and the mean of hypothesis minus reference.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import harness
 import numpy as np
 
-from witness import Options, diarize
+from witness import Options, diarize, text
 from witness.bench import pooling, scoring
 from witness.formats import rttm
 
@@ -32,7 +34,7 @@ def score(path: Path, options: Options) -> tuple[list[float], int]:
     return list(file.seconds["strict"]), file.hypothesis_speakers - file.reference_speakers
 
 
-def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[str, object]:
+def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[str, Any]:
     seconds = np.array([parts for parts, _ in scores])
     extra = np.array([count for _, count in scores])
     sums = pooling.drawn_sums(seconds)
@@ -56,6 +58,27 @@ def summary(paths: list[Path], scores: list[tuple[list[float], int]]) -> dict[st
     }
 
 
+HEADS = (
+    "recordings",
+    "files",
+    "DER %",
+    "95 %",
+    "false alarm",
+    "missed",
+    "confusion",
+    "speakers right",
+    "bias",
+)
+
+
+def cells(name: str, group: dict[str, Any]) -> list[str]:
+    """Return the row of a group."""
+    low, high = group["interval"]
+    parts = [str(group[part]) for part in scoring.Seconds._fields[:3]]
+    speakers = [group["speakers_right"], f"{group['speakers_bias']:+}"]
+    return [name, str(len(group["files"])), str(group["der"]), f"{low} to {high}", *parts, *speakers]
+
+
 def main() -> None:
     parser = harness.options(__doc__)
     parser.add_argument("folder", type=Path)
@@ -76,7 +99,9 @@ def main() -> None:
         "pooled over files, whole files scored",
         "groups": groups,
     }
-    harness.show(result, args.json)
+    harness.show(
+        result, args.json, text.table([HEADS, *(cells(name, group) for name, group in groups.items())])
+    )
 
 
 if __name__ == "__main__":

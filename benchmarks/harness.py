@@ -36,8 +36,8 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def show(figures: dict[str, Any], path: Path | None, **versions: str) -> None:
-    """Print the figures and the machine as JSON, and write them to `path` if given.
+def show(figures: dict[str, Any], path: Path | None, table: str | None = None, **versions: str) -> None:
+    """Print the figures and the machine as JSON, or the table if given; write the JSON to `path` if given.
 
     `versions` are those of programs that Witness does not know.
     """
@@ -48,7 +48,7 @@ def show(figures: dict[str, Any], path: Path | None, **versions: str) -> None:
         "source_sha256": measurement.source_sha256(),
     }
     text = json.dumps({**figures, **origin}, ensure_ascii=False, indent=1) + "\n"
-    sys.stdout.write(text)
+    sys.stdout.write(text if table is None else f"{table}\n")
     if path:
         path.write_text(text, encoding="utf-8")
 

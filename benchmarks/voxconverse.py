@@ -4,10 +4,11 @@
     python benchmarks/voxconverse.py FOLDER
     python benchmarks/voxconverse.py FOLDER --split dev --models campplus --models builtin
 
-Fetches the recordings (43 hours for test, 20 for dev: about 5 and 2.3 GB, and as much again until they are
-unpacked) from Oxford and the labels, version 0.3, from GitHub into FOLDER; a broken transfer continues. Then
-every set of models diarizes all recordings, each in a process of its own; after a stop the same command
-continues. A set whose files are not available is left out, and the table says so. The table goes to stdout;
+Uses the recordings and labels that lie anywhere in FOLDER (`abcde.wav`, `abcde.rttm`), or in the folder of
+`--audio`, and needs no network if all are there. Else fetches the recordings (43 hours for test, 20 for dev:
+about 5 and 2.3 GB, and as much again until they are unpacked) from Oxford and the labels, version 0.3, from
+GitHub into FOLDER; a broken transfer continues. Then every set of models diarizes all recordings, each in a
+process of its own; after a stop the same command continues. A set whose files are not available is left out, and the table says so. The table goes to stdout;
 FOLDER/SPLIT/result.json has all of it, with the machine: attach it to an issue if you want the figures in
 Witness's pages. Settings are the program's own: on test nothing is tuned.
 
@@ -61,6 +62,32 @@ def say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
+def sha256_of_labels(folder: Path) -> str:
+    """Return the sha256 of all RTTM files of a folder, one after the other by name."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.rttm")))).hexdigest()
+
+
+def collect_labels(folder: Path, split: str, root: Path) -> None:
+    """Copy the labels of a part into `folder` if a folder below `root` has them."""
+    if not any(folder.glob("*.rttm")):
+        for source in sorted({path.parent for path in root.rglob("?????.rttm")}):
+            if sha256_of_labels(source) == LABELS_SHA256[split]:
+                folder.mkdir(parents=True)
+                for path in source.glob("*.rttm"):
+                    atomic.write(path.read_bytes(), folder / path.name)
+                return
+
+
+def collect_audio(folder: Path, names: Iterable[str], root: Path) -> None:
+    """Link the recordings of these names that lie below `root` into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    recordings = {path.stem: path for path in sorted(root.rglob("?????.wav"))}
+    for name in names:
+        target = folder / f"{name}.wav"
+        if name in recordings and not target.exists():
+            target.symlink_to(recordings[name].resolve())
+
+
 def fetch_labels(folder: Path, split: str, url: str) -> None:
     """The RTTM files of a part, into `folder`. Exits if they are not those of version 0.3."""
     if not any(folder.glob("*.rttm")):
@@ -70,18 +97,19 @@ def fetch_labels(folder: Path, split: str, url: str) -> None:
             for info in archive.infolist():
                 if named := re.fullmatch(rf"[^/]+/{split}/([a-z]{{5}}\.rttm)", info.filename):
                     atomic.write(archive.read(info), folder / named[1])
-    joined = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.rttm")))).hexdigest()
+    joined = sha256_of_labels(folder)
     if joined != LABELS_SHA256[split]:
         sys.exit(f"{folder}: not the labels of version 0.3 (sha256 {joined}); delete them, or check --labels")
 
 
-def fetch_audio(folder: Path, split: str, url: str, names: Iterable[str]) -> str:
-    """The recordings of these names, as WAV in `folder`; the sha256 of the archive that they are from."""
-    folder.mkdir(parents=True, exist_ok=True)
+def fetch_audio(folder: Path, split: str, url: str, names: Iterable[str]) -> str | None:
+    """The recordings of these names, as WAV in `folder`; the sha256 of the archive, if fetched."""
     told, archive = folder / "archive.sha256", folder / "archive.zip"
     missing = [name for name in names if not (folder / f"{name}.wav").exists()]
-    if not missing and told.exists():
-        return told.read_text().strip()
+    if not missing:
+        return told.read_text().strip() if told.exists() else None
+    if Path(url).is_dir():
+        sys.exit(f"{url} lacks {len(missing)} recordings of {split}, {missing[0]}.wav among them")
     size, _ = fetch_end(url, 1, ROUTE)
     step = max(1, size // 100)
     shown = 0
@@ -187,13 +215,18 @@ def main() -> None:
     parser.add_argument("--models", action="append", help=f"a set; repeatable; by default {', '.join(SETS)}")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "gpu"))
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--audio", default=AUDIO, help="another place of the archive of recordings")
+    parser.add_argument(
+        "--audio", default=AUDIO, help="a folder of recordings, or another address of their archive"
+    )
     parser.add_argument("--labels", default=LABELS, help="another place of the archive of labels")
     args = parser.parse_args()
     folder = args.folder / args.split
     try:
+        collect_labels(folder / "rttm", args.split, args.folder)
         fetch_labels(folder / "rttm", args.split, args.labels)
         names = sorted(path.stem for path in (folder / "rttm").glob("*.rttm"))
+        for root in (args.folder, Path(args.audio)):
+            collect_audio(folder / "wav", names, root)
         archive = fetch_audio(folder / "wav", args.split, args.audio.format(split=args.split), names)
         cases, _ = accuracy.find(folder / "wav", folder / "rttm")
         runtime = Runtime(device=args.device, threads=args.threads)

@@ -4,7 +4,7 @@
     python docs/screenshots.py
 
 Both show the output of the commands in `RUNS`. Each picture holds the text that it shows, which
-tests/test_pictures.py compares with another run.
+tests/test_samples.py compares with another run.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def desk(browser: Browser, address: str) -> None:
     page = browser.new_page(viewport={"width": 1000, "height": 520}, color_scheme="light")
     page.goto(address)
     page.wait_for_selector(READY, state="attached")
+    page.get_by_text("monday").first.wait_for(timeout=120_000)
     page.fill("#query", '"green one"')
-    page.wait_for_selector("#hits mark")
+    page.wait_for_selector("#hits mark", timeout=120_000)
     page.mouse.move(0, 0)
     page.wait_for_timeout(300)
     keep(page, HERE / "serve-light.png")

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import http.server
 import json
+import shutil
 import sys
 import threading
 
@@ -100,3 +101,40 @@ def test_other_labels_are_refused(vox, server, tmp_path, monkeypatch):
         run(vox, monkeypatch, tmp_path / "vox", "--labels", f"{url}/labels.zip")
     with pytest.raises(SystemExit, match="answered 404"):
         run(vox, monkeypatch, tmp_path / "other", "--labels", f"{url}/nothing.zip")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["below FOLDER", "in the folder of --audio"])
+def test_recordings_that_are_here_need_no_network(vox, server, tmp_path, monkeypatch, capsys, place):
+    _, asked = server
+    folder = tmp_path / "vox"
+    audio = folder / "voxconverse_test_wav" if place == "below FOLDER" else tmp_path / "elsewhere"
+    for path in (audio, folder / "labels"):
+        path.mkdir(parents=True)
+    shutil.copy(tmp_path / "www" / "abcde.wav", audio)
+    (folder / "labels" / "abcde.rttm").write_bytes(LABELS)
+    more = [] if place == "below FOLDER" else ["--audio", audio]
+    monkeypatch.setattr(vox, "fetch_page", None)
+    monkeypatch.setattr(vox, "fetch_end", None)
+    run(vox, monkeypatch, folder, "--models", "builtin", "--threads", "1", *more)
+    assert "1 of 1" in capsys.readouterr().out.splitlines()[1]
+    assert not asked
+    if more:
+        (audio / "abcde.wav").unlink()
+        (folder / "test" / "wav" / "abcde.wav").unlink()
+        with pytest.raises(SystemExit, match=r"elsewhere lacks 1 recordings of test, abcde\.wav"):
+            run(vox, monkeypatch, folder, *more)
+
+
+@pytest.mark.usefixtures("vox")
+def test_the_accuracy_benchmark_prints_a_table(tmp_path, monkeypatch, capsys):
+    import accuracy
+
+    shutil.copy(CALL, tmp_path / "call.flac")
+    shutil.copy(CALL.with_suffix(".rttm"), tmp_path / "call.rttm")
+    monkeypatch.setattr(sys, "argv", ["accuracy.py", str(tmp_path), "--json", str(tmp_path / "x.json")])
+    accuracy.main()
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["recordings", "files", "DER", "%"]
+    (group,) = json.loads((tmp_path / "x.json").read_text())["groups"].values()
+    assert row.split()[:3] == ["*", "1", str(group["der"])]
