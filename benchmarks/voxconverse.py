@@ -8,7 +8,8 @@ Uses the recordings and labels that lie anywhere in FOLDER (`abcde.wav`, `abcde.
 `--audio`, and needs no network if all are there. Else fetches the recordings (43 hours for test, 20 for dev:
 about 5 and 2.3 GB, and as much again until they are unpacked) from Oxford and the labels, version 0.3, from
 GitHub into FOLDER; a broken transfer continues. Then every set of models diarizes all recordings, each in a
-process of its own; after a stop the same command continues. A set whose files are not available is left out, and the table says so. The table goes to stdout;
+process of its own; after a stop the same command continues. A set whose files are not available is left out,
+and the table says so. The table goes to stdout;
 FOLDER/SPLIT/result.json has all of it, with the machine: attach it to an issue if you want the figures in
 Witness's pages. Settings are the program's own: on test nothing is tuned.
 

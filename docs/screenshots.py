@@ -68,6 +68,7 @@ def desk(browser: Browser, address: str) -> None:
     page.goto(address)
     page.wait_for_selector(READY, state="attached")
     page.get_by_text("monday").first.wait_for(timeout=120_000)
+    page.wait_for_timeout(5000)  # until the desk has read the words
     page.fill("#query", '"green one"')
     page.wait_for_selector("#hits mark", timeout=120_000)
     page.mouse.move(0, 0)

@@ -93,3 +93,18 @@ def test_the_error_rate_beside_the_sample_is_that_of_its_command(tmp_path, monke
 def test_the_picture_of_the_time_is_that_of_the_results():
     for theme in speed_chart.COLORS:
         assert (ROOT / "docs" / f"speed-{theme}.svg").read_text("utf-8") == speed_chart.chart(theme)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pair")
+def test_the_picture_of_the_page_shows_the_output_of_its_command(tmp_path, monkeypatch):
+    """`python docs/screenshots.py` takes it again."""
+    screenshots = pytest.importorskip("screenshots", reason="playwright is not here")
+    monkeypatch.setattr(os, "environ", ORIGINAL)  # with the models of this user
+    settings, work = samples.environment(tmp_path), samples.checkout(tmp_path)
+    samples.run_command("witness tests/data/call.flac -f json -o call.json", work, settings)
+    utterances = json.loads((work / "call.json").read_text("utf-8"))["utterances"]
+    words = [word for utterance in utterances for word in (utterance["text"] or "").split()]
+    page = screenshots.text_of((ROOT / "docs" / "page-light.png").read_bytes()).split()
+    blocks = difflib.SequenceMatcher(None, words, page, autojunk=False).get_matching_blocks()
+    assert sum(block.size for block in blocks) > 0.93 * len(words)
