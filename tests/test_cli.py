@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import av
+import click
 import numpy as np
 import pytest
 import soundfile
@@ -350,7 +352,9 @@ def test_several_recordings_are_for_batch(tmp_path, monkeypatch):
     command = "witness batch 'a b.wav' c.wav"
     assert said("a b.wav", "c.wav").endswith(f"for several: {command} -o FOLDER")
     assert said("a b.wav", "c.wav", "-o", "out").endswith(f"for several: {command} -o out")
-    assert said("bacth", "c.wav").endswith("'bacth' is neither a command nor a recording that is there")
+    assert said("bacth", "c.wav").endswith(
+        "'bacth' is neither a command nor a recording that is there; did you mean batch?"
+    )
 
 
 def test_words_of_other_programs(tmp_path, monkeypatch):
@@ -363,9 +367,89 @@ def test_words_of_other_programs(tmp_path, monkeypatch):
 
     assert said("help") == said("--help")
     assert said("help", "bench", "speed") == said("bench", "speed", "--help")
-    assert said("help", "me") == said("--help")
     assert said("version") == said("--version")
     assert said("transcribe", "--help") == said("run", "--help")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "line"),
+    [
+        ("CALL --model small", 2, "there is no --model; write --whisper small (witness run --help)"),
+        ("CALL --num_speakers 2", 2, "there is no --num_speakers; write --speakers 2 (witness run --help)"),
+        ("batch . --output_dir out", 2, "write --output out (witness batch --help)"),
+        ("CALL --diarize", 2, "speakers are always found; leave it out (witness run --help)"),
+        ("bacth in -o out --jobs 2", 2, "; did you mean batch? (witness --help)"),
+        ("doctr", 2, "'doctr' is neither a command nor a recording that is there; did you mean doctor?"),
+        ("models lst", 2, "there is no command 'lst'; did you mean list? (witness models --help)"),
+        ("help nothing", 2, "there is no command 'nothing'"),
+        ("help modles", 2, "did you mean models?"),
+        ("CALL --whisper smal", 2, "no whisper model 'smal'; did you mean small? give a file"),
+        ("CALL --models standrd", 2, "no models 'standrd'; did you mean standard?"),
+        ("models fetch smal", 2, "no model 'smal'; did you mean small?"),
+        ("CALL --language germn", 2, "'germn'; did you mean german?"),
+        ("CALL -f doc", 2, "; did you mean docx? (witness run --help)"),
+        ("CALL --channels splitt", 2, "did you mean split?"),
+        (
+            "-call.flac",
+            2,
+            "-call.flac reads as options; for the file, write ./-call.flac (witness run --help)",
+        ),
+        ("CALL --speakers two", 2, "'two' is not a whole number; write it in digits, such as 2"),
+        ("batch . -o out --jobs many", 2, "such as 2 (witness batch --help)"),
+        (".", 4, "name a recording in it, or for all of them: witness batch . -o FOLDER"),
+    ],
+)
+def test_hints_help(tmp_path, command, code, line):
+    (tmp_path / "-call.flac").write_bytes(CALL.read_bytes()[:100])
+    done = in_process(tmp_path, *(str(CALL) if word == "CALL" else word for word in command.split()))
+    assert done.returncode == code
+    assert line in complaint(done)
+
+
+def test_help_has_the_usual_options_first():
+    def usage(*words: str) -> list[str]:
+        return CliRunner().invoke(cli, [*words, "--help"], prog_name="witness").output.splitlines()
+
+    assert usage()[0] == "Usage: witness RECORDING [OPTIONS] | COMMAND [ARGS]..."
+    assert usage("run")[0] == "Usage: witness run RECORDING [OPTIONS]"
+    for command in ("run", "batch"):
+        options = [line.split()[0] for line in usage(command) if line.startswith("  -")]
+        assert options[0] == "--speakers"
+
+
+def commands(group, words=()):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+@pytest.mark.parametrize(("words", "command"), [*commands(cli)])
+def test_every_command_has_two_examples(words, command):
+    """Each parses: its options exist and have values that are allowed."""
+    name = " ".join(words)
+    text = CliRunner().invoke(cli, [*words, "--help"], prog_name="witness").output
+    begins = rf"  (witness {'(?!run)' if name == 'run' else name}[^#\n]*)"
+    examples = [line.rstrip() for line in re.findall(begins, text.partition("Examples:")[2])]
+    assert len(examples) >= 2, text
+    for example in examples:
+        arguments = shlex.split(re.split(r" && |  +", example)[0])[1:]
+        arguments = arguments if name == "run" else arguments[len(words) :]
+        parsed, rest, _ = command.make_parser(click.Context(command)).parse_args(arguments)
+        assert not rest
+        for parameter in command.params:
+            if isinstance(parameter.type, click.Choice | click.IntRange) and parameter.name in parsed:
+                values = parsed[parameter.name]
+                for value in values if isinstance(values, list) else [values]:
+                    parameter.type.convert(value, parameter, None)
+
+
+def test_models_for_people(witness):
+    header, *rows = witness("models", "list", check=0).stdout.decode().splitlines()
+    assert header.split() == ["words", "option", "size", "state"]
+    assert [row.split()[0] for row in rows] == ["Fast", "Balanced", "Best"]
+    assert all(" MB  " in row and "--whisper " in row for row in rows)
 
 
 def test_several_formats_in_one_option(witness, clip):
@@ -822,8 +906,8 @@ def test_models_commands(witness, tmp_path, monkeypatch):
     sha256, taken = ({row["name"]: row[key] for row in rows} for key in ("sha256", "auto"))
     assert taken["builtin-embedding"]
     assert not taken["segmentation-3.0"]
-    for command in ("list", "verify"):
-        header, *lines = models(command).stdout.decode().splitlines()
+    for command in (("list", "--all"), ("verify",)):
+        header, *lines = models(*command).stdout.decode().splitlines()
         assert header.split() == [
             "name",
             "role",

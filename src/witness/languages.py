@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from witness.errors import UsageError
+from witness.text import suggest
 
 _TABLE = """
 en=english zh=chinese de=german es=spanish ru=russian ko=korean fr=french ja=japanese pt=portuguese tr=turkish
@@ -42,9 +43,10 @@ def parse(text: str) -> str:
     for code, entry in zip(codes, text.split(","), strict=True):
         if code not in (*LANGUAGES, MULTI) or (code == MULTI and len(codes) > 1):
             examples = ", ".join(LANGUAGES[:6])
+            hint = suggest(code[:40], _CODES)
             raise UsageError(
-                f"whisper does not know the language {entry.strip()[:40]!r}; give codes ({examples}, ...) or "
-                f"names (english, ...), several with commas between them, or {MULTI}"
+                f"whisper does not know the language {entry.strip()[:40]!r}{hint or ';'} give codes "
+                f"({examples}, ...) or names (english, ...), several with commas between them, or {MULTI}"
             )
     return ",".join(dict.fromkeys(codes))
 

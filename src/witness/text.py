@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 _BREAKS = "\t-\r\x1c-\x1f\x85\u2028\u2029"
 """White space that some program takes for a line break or for a table's column separator."""
@@ -62,6 +62,14 @@ def table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
 def number(value: float | None, form: str, unit: str = "") -> str:
     """Format a value, for example with ".1f", and add its unit; "-" for an unknown value."""
     return "-" if value is None else f"{value:{form}}{unit}"
+
+
+def suggest(word: str, words: Iterable[str]) -> str:
+    """Return `; did you mean NAME?` for the nearest of the words, or nothing if none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, [*words], 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def count(number: int, noun: str) -> str:

@@ -109,7 +109,10 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
                 # A file given by `<` as well: it may not be at its beginning.
                 file = _copied(iter(partial(stdin.read, fifo.PIECE), b""), name, stack)
             elif Path(path).is_dir():
-                raise InputError(f"{name}: is a folder; fix: name a recording in it")
+                raise InputError(
+                    f"{name}: is a folder; fix: name a recording in it, or for all of them: "
+                    f"witness batch {shlex.quote(name)} -o FOLDER"
+                )
             elif Path(path).is_fifo():
                 file = _copied(fifo.pieces(path), name, stack)
             else:

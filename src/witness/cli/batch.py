@@ -76,6 +76,11 @@ def batch_command(
     The results are in the same tree as the recordings. Recordings that are done already, by content and
     settings, are skipped: run the same command again to continue after a break. One bad file stops nothing;
     report.json and the table at the end name it. Exit code 3 if any failed or was lost with its cluster.
+
+    \b
+    Examples:
+      witness batch interviews/ -o out/ --speakers 2
+      witness batch interviews/ -o out/ -f docx,json --whisper small
     """
     from witness.work import folder, pool, produce
     from witness.work.batch import Batch

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     pass
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=options.Group, invoke_without_command=True)
 @click.pass_context
 def bench(ctx: click.Context) -> None:
     """Measure accuracy and speed."""
@@ -67,6 +67,11 @@ def bench_accuracy(
     Recordings and references are paired by name: VoxConverse, or any other pair of folders. After a stop, run
     the same command again to continue. The scores go to stdout. The output folder gets the hypotheses, what
     each recording cost, report.html, report.md, report.json and two pictures. Needs the extra `bench`.
+
+    \b
+    Examples:
+      witness bench accuracy --audio wav/ --rttm rttm/ -o scores/
+      witness bench accuracy --audio wav/ --rttm rttm/ -o scores/ --impl peer=theirs/
     """
     from witness.bench import accuracy, score_report, scoring
     from witness.bench.run_folder import AccuracyPlan
@@ -139,6 +144,11 @@ def bench_speed(
     """Time each FILE, stage by stage.
 
     Each run is a separate process. The table of medians, or the JSON document, goes to stdout.
+
+    \b
+    Examples:
+      witness bench speed call.wav
+      witness bench speed call.wav talk.mp3 --repeat 5 --json
     """
     from witness.bench import speed
     from witness.options import Options, Runtime

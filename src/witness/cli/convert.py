@@ -40,6 +40,11 @@ def convert_command(
     The JSON is all that is needed: no recording and no model. Of several files, those that are not
     transcripts are skipped, and a damaged one does not stop the others (exit code 3). Without -f and -o, the
     text of a single transcript goes to stdout.
+
+    \b
+    Examples:
+      witness convert out/call.json -f docx
+      witness convert out/ -f srt -f vtt -o subtitles/
     """
     from witness.work.produce import Caller, Job, Settings, produce
 

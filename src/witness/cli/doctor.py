@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from witness.cli import options
 from witness.errors import WitnessError
 from witness.storage import atomic
 
 
-@click.command("doctor", short_help="Check this machine and say how to fix it.")
+@click.command("doctor", cls=options.Command, short_help="Check this machine and say how to fix it.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document without private data, for bug reports."
 )
@@ -17,6 +18,11 @@ def doctor_command(as_json: bool) -> None:
 
     Exit code 1 if something is broken that is needed here: what runs on the CPU and, with a card that AMD
     lists for MIGraphX, what runs on it.
+
+    \b
+    Examples:
+      witness doctor
+      witness doctor --json
     """
     from witness.doctor import checks
 

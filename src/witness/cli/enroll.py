@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from witness.pipeline import Engine
 
 
-@click.command("enroll", short_help="Keep the voice of a person, to name them later.")
+@click.command("enroll", cls=options.Command, short_help="Keep the voice of a person, to name them later.")
 @click.argument("name", required=False)
 @click.argument("recordings", nargs=-1, metavar="[RECORDING...]")
 @options.text("--known", "DIR", "Folder to keep the voice in.", "known", type=options.LocalPath())
@@ -42,6 +42,11 @@ def enroll_command(
 
     A voice belongs to the models that made it. After a change of models, `witness enroll --again --known DIR`
     makes the voices again from their recordings.
+
+    \b
+    Examples:
+      witness enroll Anna anna.wav
+      witness enroll --again --known voices/
     """
     from witness.diarization import voices
     from witness.pipeline import Engine

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from witness.gpu.migraphx import Subject
 
 
-@click.group("gpu", invoke_without_command=True, short_help="Compile, list and move graphs for an AMD GPU.")
+@click.group(
+    "gpu",
+    cls=options.Group,
+    invoke_without_command=True,
+    short_help="Compile, list and move graphs for an AMD GPU.",
+)
 @click.pass_context
 def gpu_group(ctx: click.Context) -> None:
     """Compile, list and move the graphs of an AMD GPU (MIGraphX)."""
@@ -29,7 +34,13 @@ def gpu_group(ctx: click.Context) -> None:
 @gpu_group.command("status")
 @options.JSON
 def gpu_status(as_json: bool) -> None:
-    """Show the AMD cards, and the model, the gain and the use of each compiled graph."""
+    """Show the AMD cards, and the model, the gain and the use of each compiled graph.
+
+    \b
+    Examples:
+      witness gpu status
+      witness gpu status --json
+    """
     from witness.gpu import graph_cache
 
     inventory = graph_cache.take_inventory()
@@ -61,7 +72,13 @@ def gpu_status(as_json: bool) -> None:
 def gpu_warm(
     limit: float, exhaustive: bool, gpu: int | None, precision: str, shapes: tuple[str, ...], **choice: Any
 ) -> None:
-    """Compile the voice model for a card, compare it with the CPU, time both, and keep it."""
+    """Compile the voice model for a card, compare it with the CPU, time both, and keep it.
+
+    \b
+    Examples:
+      witness gpu warm
+      witness gpu warm --precision fp16 --limit 1200
+    """
     from witness.gpu import migraphx, rocm
     from witness.gpu.graph_cache import Tuning
 
@@ -82,7 +99,13 @@ def gpu_warm(
 
 @gpu_group.command("clear")
 def gpu_clear() -> None:
-    """Delete all compiled graphs."""
+    """Delete all compiled graphs.
+
+    \b
+    Examples:
+      witness gpu clear
+      witness gpu clear && witness gpu warm
+    """
     from witness.gpu import graph_cache
 
     options.say(f"{graph_cache.clear() / 1e6:,.1f} MB freed")
@@ -95,6 +118,11 @@ def gpu_export(file: Path, graph: str | None) -> None:
     """Write a compiled graph to FILE (zip).
 
     GRAPH is the beginning of its name; it is needed if there are several.
+
+    \b
+    Examples:
+      witness gpu export graph.zip
+      witness gpu export graph.zip trunk
     """
     from witness.gpu import graph_cache
 
@@ -108,7 +136,13 @@ def gpu_export(file: Path, graph: str | None) -> None:
 @options.GPU
 @options.OFFLINE
 def gpu_import(file: Path, models: str, model: Path | None, gpu: int | None, offline: bool) -> None:
-    """Import a compiled graph from FILE if it fits this machine and passes the check on it."""
+    """Import a compiled graph from FILE if it fits this machine and passes the check on it.
+
+    \b
+    Examples:
+      witness gpu import graph.zip
+      witness gpu import graph.zip --gpu 1
+    """
     from witness.gpu import migraphx, rocm
     from witness.models.session import Model
 
@@ -154,7 +188,7 @@ def _measured(graph: Graph) -> str:
     )
 
 
-@click.command(short_help="Try an ONNX model on an AMD GPU.")
+@click.command(cls=options.Command, short_help="Try an ONNX model on an AMD GPU.")
 @click.argument("model", type=options.PATH)
 @options.SHAPE
 @options.GPU
@@ -163,6 +197,11 @@ def probe(model: Path, shapes: tuple[str, ...], gpu: int | None, limit: float) -
     """Try an ONNX MODEL on MIGraphX: the nodes that run, the time, and the differences from the CPU.
 
     The result is Markdown.
+
+    \b
+    Examples:
+      witness probe model.onnx --shape feats=1x998x80
+      witness probe model.onnx --gpu 1 --limit 60
     """
     from witness.gpu import migraphx, probe
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -31,26 +32,32 @@ from witness.cli import (
     signals,
 )
 from witness.errors import CancelledError, WitnessError, broken_package, lacks_memory
+from witness.text import suggest
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 """Errors that another disk or folder cures."""
 
 
-class _DefaultRun(click.Group):
+class _DefaultRun(options.Group):
     """A group that takes anything but its commands as arguments of `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = {"--help", "-h", "--version", *self.commands}
-        args = self._translated(args)
+        args = self._translated(ctx, args)
         if args and args[0] not in words:
+            hint = suggest(args[0], self.commands)
+            if hint and re.fullmatch(r"[a-z]+", args[0]) and not os.path.exists(args[0]):  # noqa: PTH110
+                ctx.fail(f"{args[0]!r} is neither a command nor a recording that is there{hint}")
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
-    def _translated(self, args: list[str]) -> list[str]:
+    def _translated(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Translate commands of other programs."""
         match args:
+            case ["help", name, *_] if name not in self.commands:
+                ctx.fail(f"there is no command {name!r}{suggest(name, self.commands)}")
             case ["help", *rest]:
-                return [*(rest if rest and rest[0] in self.commands else ()), "--help"]
+                return [*rest, "--help"]
             case ["version"]:
                 return ["--version"]
             case ["transcribe", *rest]:
@@ -65,6 +72,8 @@ class _DefaultRun(click.Group):
 @click.group(
     cls=_DefaultRun,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    options_metavar="RECORDING [OPTIONS] |",
+    subcommand_metavar="COMMAND [ARGS]...",
     invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="witness")
@@ -128,7 +137,8 @@ def _exit_code(args: list[str]) -> int:
         # What is left in the buffer must not fail again while the interpreter shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except click.UsageError as error:
-        return _complain(f"{error.format_message()} (witness --help)", error.exit_code)
+        command = "witness" if error.ctx is None else error.ctx.command_path
+        return _complain(f"{error.format_message()} ({command} --help)", error.exit_code)
     except click.ClickException as error:
         return _complain(error.format_message(), error.exit_code)
     except Exception as error:

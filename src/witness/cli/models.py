@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from witness.models.store import OnDisk
 
 HEADERS = ("", "name", "role or recognizer", "size", "license", "source", "state", "sha256", "path")
+LEVELS = {"Fast": "base", "Balanced": "small", "Best": "large-v3-turbo"}
 SHORT = 12
 """Digits of a sha256 in a table: enough to compare by eye."""
 
 
-@click.group("models", invoke_without_command=True)
+@click.group("models", cls=options.Group, invoke_without_command=True)
 @click.pass_context
 def models_group(ctx: click.Context) -> None:
     """List, find, fetch and verify the models."""
@@ -28,22 +29,32 @@ def models_group(ctx: click.Context) -> None:
 
 
 @models_group.command("list")
+@options.flag("--all", "Show every model: name, role, size, license, source, state, sha256 and path.")
 @options.JSON
-def models_list(as_json: bool) -> None:
-    """Show every model: name, role or recognizer, size, license, source, state, sha256 and path.
+def models_list(all: bool, as_json: bool) -> None:  # noqa: A002 - the option's name
+    """Show the models for words: a fast one, a balanced one and the best one, with their sizes.
 
-    A star marks what `auto` takes without fetching. A model that was installed as a Python package is
-    `installed`. The sha256 is shortened; --json has all of it. A note says which model recognizes words.
+    With --all, a star marks what `auto` takes without fetching. A model that was installed as a Python
+    package is `installed`. The sha256 is shortened; --json has all of it, for every model. A note says which
+    model recognizes words.
+
+    \b
+    Examples:
+      witness models list          Fast, Balanced and Best
+      witness models list --all    every model, speaker models too
     """
     from witness.models import store
 
-    _print(store.list_models(), as_json)
+    if all or as_json:
+        _print(store.list_models(), as_json)
+    else:
+        _print_levels()
     if not as_json:
         words = store.find_word_model(**_engines())
         better = f"; for the better one, run: {words.fix}" if words.fix else ""
+        mark = "* marks the models that auto would use without fetching; " if all else ""
         click.echo(
-            "note: * marks the models that auto would use without fetching; --whisper auto is "
-            f"{words.finding}{better}",
+            f"note: {mark}--whisper auto is {words.finding}{better}",
             err=True,
         )
 
@@ -51,7 +62,13 @@ def models_list(as_json: bool) -> None:
 @models_group.command("path")
 @click.argument("name")
 def models_path(name: str) -> None:
-    """Print where the model NAME is on this disk. Exit code 5 if it is missing."""
+    """Print where the model NAME is on this disk. Exit code 5 if it is missing.
+
+    \b
+    Examples:
+      witness models path builtin-embedding
+      witness models path faster-whisper-base
+    """
     from witness.errors import ModelError
     from witness.models import store
 
@@ -77,6 +94,11 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
 
     NAMES are names of models or sets (standard, community-1, campplus), or sizes such as base: the
     recognizer's model of that size. Without any, the models for a first run are fetched.
+
+    \b
+    Examples:
+      witness models fetch
+      witness models fetch standard small
     """
     from witness.models import recognizers, store
     from witness.options import Recognizer
@@ -102,7 +124,12 @@ def models_fetch(names: tuple[str, ...], force: bool, offline: bool, recognizer:
 def models_verify(as_json: bool) -> None:
     """Check the sha256 of every file on the disk. Exit code 5 if one is damaged.
 
-    The table is that of `witness models list`.
+    The table is that of `witness models list --all`.
+
+    \b
+    Examples:
+      witness models verify
+      witness models verify --json
     """
     from witness.errors import ModelError
     from witness.models import store
@@ -121,6 +148,21 @@ def _engines() -> dict[str, Any]:
     from witness.recognition import gpus
 
     return {"gpu": gpus.recognizer(), "available": recognizers.installed()}
+
+
+def _print_levels() -> None:
+    """Print a model of each level, for the recognizer that `auto` chooses."""
+    from witness.models import catalogue, recognizers, store
+
+    engine = recognizers.choose_recognizer(**_engines())
+    rows = [("words", "option", "size", "state")]
+    for level, size in LEVELS.items():
+        if (file := catalogue.find_by_size(size, engine)) is not None:
+            forms = filter(None, (file, catalogue.find_twin(file)))
+            here = any(model.path for model in store.list_models([form.name for form in forms]))
+            state = "here" if here else "fetched at its first use"
+            rows.append((level, f"--whisper {size}", f"{file.total / 1e6:,.0f} MB", state))
+    options.say(text.table(rows, left=(0, 1, 3)))
 
 
 def _print(models: Sequence[OnDisk], as_json: bool) -> None:

@@ -32,7 +32,7 @@ from witness.options import (
 )
 from witness.progress import LongNote, Reporter
 from witness.storage import atomic, cache, files
-from witness.text import in_units, printable, without_commands
+from witness.text import in_units, printable, suggest, without_commands
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -50,18 +50,56 @@ MOST = 10_000
 LARGEST_LIST = 1 << 16
 """Bytes of a list of terms or rules; a recognizer listens to far less."""
 SECTIONS = {
-    "Result": "formats to out force no_findings html_audio",
+    "Usual": "speakers language whisper formats to out",
+    "Result": "force no_findings html_audio",
     "Reading": "pauses fillers line_width lines words speaker_names times",
-    "Words": "language translate fast_words vocabulary prompt replaced whisper recognizer",
-    "Speakers": "speakers min_speakers max_speakers known channels models fast precision",
+    "Words": "translate fast_words vocabulary prompt replaced recognizer",
+    "Speakers": "min_speakers max_speakers known channels models fast precision",
     "Recording": "start end",
     "Machine": "device gpu threads serial parallel offline jobs limit_time limit_memory scheduler",
 }
 """Sections of `--help` and the parameters in each; the others follow in a section of their own."""
 
 
+OTHER_PROGRAMS = {
+    "--model": "--whisper",
+    "--task": "--translate",
+    "--num-speakers": "--speakers",
+    "--num_speakers": "--speakers",
+    "--min_speakers": "--min-speakers",
+    "--max_speakers": "--max-speakers",
+    "--output_dir": "--output",
+    "--output-dir": "--output",
+    "--output_format": "--format",
+    "--output-format": "--format",
+    "--initial_prompt": "--prompt",
+}
+"""Options of Whisper, whisperX and others -> those of Witness."""
+
+
 class Command(click.Command):
-    """A command whose help has its options in sections, by subject."""
+    """A command whose help has its options in sections, by subject, and whose errors know other programs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if file := next((word for word in words if word.startswith("-") and os.path.isfile(word)), None):  # noqa: PTH113
+                ctx.fail(f"{file} reads as options; for the file, write ./{file}")
+            if not isinstance(error, click.NoSuchOption):
+                raise
+            if error.option_name == "--diarize":
+                ctx.fail("there is no --diarize: speakers are always found; leave it out")
+            option = OTHER_PROGRAMS.get(error.option_name)
+            if any(option in parameter.opts for parameter in self.params):
+                value = "".join(f" {word}" for word in _value_of(error.option_name, words))
+                ctx.fail(f"there is no {error.option_name}; write {option}{value}")
+            raise
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        options, *arguments = super().collect_usage_pieces(ctx)
+        return [*arguments, options]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = {
@@ -76,6 +114,25 @@ class Command(click.Command):
                     formatter.write_dl(section)
         with formatter.section("Other" if sections else "Options"):
             formatter.write_dl(list(rows.values()))
+
+
+def _value_of(option: str, words: list[str]) -> list[str]:
+    """Return the word after an option, if it is its value."""
+    after = words[words.index(option) + 1 :][:1] if option in words else []
+    return [word for word in after if not word.startswith("-")]
+
+
+class Group(click.Group):
+    """A group of such commands, which suggests the nearest one."""
+
+    command_class = Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}{suggest(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
 
 
 # --- values ---
@@ -191,6 +248,26 @@ class Number(click.FloatRange):
 # --- options ---
 
 
+class Word(click.Choice[str]):
+    """One of some words; the message about another one suggests the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            hint = suggest(str(value), [str(word) for word in self.choices])
+            self.fail(error.message.rstrip(".") + hint, param, ctx)
+
+
+class Whole(click.IntRange):
+    """A range of whole numbers."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
+            self.fail(f"{value!r} is not a whole number; write it in digits, such as 2", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class LocalPath(click.Path):
     """A path on this machine, and no address such as s3://bucket/out."""
 
@@ -224,7 +301,7 @@ def together(*group: Option) -> Option:
 def choice(name: str, choices: type[Choice], help_text: str) -> Option:
     """Return an option for one of the words of an enumeration, whose first is the default."""
     words = [item.value for item in choices]
-    return click.option(name, type=click.Choice(words), default=words[0], show_default=True, help=help_text)
+    return click.option(name, type=Word(words), default=words[0], show_default=True, help=help_text)
 
 
 def flag(name: str, help_text: str) -> Option:
@@ -246,7 +323,7 @@ def whole(
     name: str, minimum: int, maximum: int | None, help_text: str, metavar: str = "N", **more: Any
 ) -> Option:
     """Return an option for a whole number."""
-    return click.option(name, type=click.IntRange(minimum, maximum), metavar=metavar, help=help_text, **more)
+    return click.option(name, type=Whole(minimum, maximum), metavar=metavar, help=help_text, **more)
 
 
 def text_file(name: str, parameter: str, read: Callable[[Path | None], object], help_text: str) -> Option:
@@ -407,14 +484,14 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON docu
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print errors only: no progress, no notes.")
 
 
-class _Formats(click.Choice[str]):
+class _Formats(Word):
     """One format or several: srt, or srt,json, or all whose libraries are installed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the formats, joined by commas."""
         names = [name.strip() for name in value.split(",")]
         able = [form.value for form in Format if form.installed]
-        groups = [able if name == ALL else [click.Choice.convert(self, name, param, ctx)] for name in names]
+        groups = [able if name == ALL else [Word.convert(self, name, param, ctx)] for name in names]
         return ",".join(form for group in groups for form in group)
 
 

@@ -46,6 +46,11 @@ def redo_command(
     Nothing is recognized again. The number of speakers and --forget need the .findings.npz file beside the
     JSON. The JSON is replaced and keeps the corrections for later redos. Without -f and -o, the text goes to
     stdout.
+
+    \b
+    Examples:
+      witness redo out/call.json --speakers 3
+      witness redo out/call.json --name SPEAKER_01=Anna -f docx
     """
     from witness.transcript import store
     from witness.work.produce import Caller, Job, Settings, produce

@@ -165,7 +165,13 @@ def run(
     verbose: bool,
     **asked: Any,
 ) -> None:
-    """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke."""
+    """Transcribe RECORDING (any audio or video file, or - for stdin) and say who spoke.
+
+    \b
+    Examples:
+      witness call.wav --speakers 2
+      witness call.wav --whisper small -f docx -f json -o out/
+    """
     writing, runtime = options.writing(asked), options.take(Runtime, asked)
     choices = Options(**asked)
     targets = output_paths.plan(recording, formats, to, spare=not force)

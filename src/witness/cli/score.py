@@ -15,7 +15,7 @@ from witness.progress import Reporter
 from witness.storage import atomic
 
 
-@click.command(short_help="Score speakers and words against a reference.")
+@click.command(cls=options.Command, short_help="Score speakers and words against a reference.")
 @click.argument("reference", type=options.PATH)
 @click.argument("hypothesis", type=options.PATH)
 @options.flag("--words", "Score words: STM, CTM or JSON files instead of RTTM.")
@@ -45,6 +45,11 @@ def score(
 
     With --words: STM, CTM or JSON files (of `witness run -f json`, or SegLST), or folders of them. Prints
     WER, cpWER, the cost of the speaker labels, words under the wrong speaker, and errors of word times.
+
+    \b
+    Examples:
+      witness score call.rttm out/call.json
+      witness score --words call.stm out/call.json --json
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; choose one")

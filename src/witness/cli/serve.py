@@ -105,6 +105,11 @@ def serve_command(
     Listen, correct, search, export; drop recordings to have them transcribed. Other programs use the same
     address as OpenAI's API for transcriptions, with the token as the key. Ctrl-C ends it. Needs the extra
     `serve`.
+
+    \b
+    Examples:
+      witness serve out/
+      witness serve out/ --watch --whisper small
     """
     if not all(map(find_spec, NEEDS)):
         raise WitnessError(f"witness serve needs starlette and uvicorn; fix: {install('serve')}")

@@ -16,6 +16,7 @@ from witness.options import Options, Recognizer
 from witness.progress import SILENT, LongNote, Reporter
 from witness.schema import ModelFile, Rule
 from witness.storage import files, typed_json
+from witness.text import suggest
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,12 @@ def _find_named(choice: str, usual: str, available: Collection[str]) -> Catalogu
     matches = (sizes.get(Recognizer(usual)), *named, *able, *sizes.values())
     entry = next(filter(None, matches), None)
     if entry is None and not user_files.is_path(choice):
-        names = ", ".join(entry.name for entry in catalogue.TABLE if entry.role == "whisper")
-        raise UsageError(f"no whisper model {choice!r}; give a file, a folder, auto, none or one of {names}")
+        names = [entry.name for entry in catalogue.TABLE if entry.role == "whisper"]
+        hint = suggest(choice, [name.removeprefix(catalogue.PREFIX) for name in names])
+        raise UsageError(
+            f"no whisper model {choice!r}{hint or ';'} give a file, a folder, auto, none or one of "
+            f"{', '.join(names)}"
+        )
     return entry
 
 
@@ -377,7 +382,11 @@ def _entries(names: Sequence[str]) -> list[CatalogueFile]:
     table = {entry.name: entry for entry in catalogue.TABLE}
     for name in names:
         if name not in table:
-            raise UsageError(f"no model {name!r}; choose from {', '.join([*catalogue.SETS, *table])}")
+            sizes = [model.removeprefix(catalogue.PREFIX) for model in table]
+            hint = suggest(name, [*catalogue.SETS, *table, *sizes])
+            raise UsageError(
+                f"no model {name!r}{hint or ';'} choose from {', '.join([*catalogue.SETS, *table])}"
+            )
     return [table[name] for name in dict.fromkeys(names)]
 
 
@@ -389,7 +398,8 @@ def _from_folder(choice: str, reporter: Reporter) -> DiarizationModels:
     if not folder.is_dir():
         if user_files.is_path(choice):
             raise ModelError(f"no such folder: {choice}; give one with segmentation.onnx and embedding.onnx")
-        raise UsageError(f"no models {choice!r}; give a folder, auto, {_set_names()}")
+        hint = suggest(choice, ["auto", *catalogue.SETS])
+        raise UsageError(f"no models {choice!r}{hint or ';'} give a folder, auto, {_set_names()}")
     name = folder.absolute().name
     segmentation = user_files.read_model(folder / "segmentation.onnx", f"{name}/segmentation.onnx")
     embedding = user_files.read_model(folder / "embedding.onnx", f"{name}/embedding.onnx")
