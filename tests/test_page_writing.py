@@ -16,7 +16,7 @@ from test_page import encoded_once as encoded_once
 from test_page import heard as heard
 from test_page import read as read
 from test_page import redo
-from witness.schema import Turn
+from witness.schema import Turn, Utterance
 from witness.transcript import store
 
 HERE = """() => [document.activeElement.id || document.activeElement.className, getSelection().toString()]"""
@@ -449,3 +449,58 @@ def test_no_edit_changes_a_word_of_any_script_that_it_does_not_touch(read, tmp_p
     texts = "".join(entry.text for entry in store.read(tmp_path / "call.json").words).split()
     assert texts == " ".join(shown).split()
     assert [text for _, text in read(tmp_path / "call.html").said()] == shown
+
+
+def test_what_is_typed_where_no_word_was_becomes_a_step_while_one_types_on(read):
+    found = talks.call()
+    unheard = Utterance(26.0, 28.5, "SPEAKER_01")
+    reader = read(
+        replace(found, utterances=tuple(sorted([*found.utterances, unheard], key=lambda u: u.start)))
+    )
+    page = reader.page
+    page.click("#write")
+    passage = page.locator("article", has=page.locator(".inaudible")).first
+    passage.locator(".inaudible").dblclick()
+    key = "Object.keys(localStorage).find((key) => key.startsWith('witness-draft/'))"
+    kept = f"JSON.parse(localStorage[{key}]).steps"
+    page.keyboard.type("one")
+    assert page.evaluate(kept)[-1][0]["text"] == "one"  # at once
+    for n in range(60):
+        page.keyboard.type(f" k{n}")
+        page.wait_for_timeout(100)
+        if page.locator(".w.fixed").count():
+            break
+    else:
+        pytest.fail("it is no step while the person types on")
+    page.keyboard.type(" more")
+    settled(reader)
+    expected = " ".join(["one", *(f"k{each}" for each in range(n + 1)), "more"])
+    assert expected in " ".join(text for _, text in reader.said())
+
+
+def test_typing_over_most_of_a_paragraph_keeps_it_together_with_its_time(read, case):
+    reader = read(case / "toned.html")
+    page, before = reader.page, reader.said()
+    page.click("#write")
+    long = next(n for n, (_, text) in enumerate(before) if len(text.split()) > 14)
+    who, text = before[long]
+    words = text.split()
+    choose(page, long, 2, 10)
+    page.keyboard.type("zzz")
+    settled(reader)
+    choose(page, long, 4, len(words) - 13)
+    page.keyboard.press("Delete")
+    settled(reader)
+    after = reader.said()
+    assert after == [
+        *before[:long],
+        (who, " ".join([*words[:2], "zzz", words[12], words[-1]])),
+        *before[long + 1 :],
+    ]
+    reader.save(case / "c.json")
+    found = store.read(case / "toned.json").words
+    redo(case / "toned.json", "--corrections", case / "c.json", "-f", "json,html", "-q")
+    assert read(case / "toned.html").said() == after
+    said = next(word for word in store.read(case / "toned.json").words if word.text.strip() == "zzz")
+    first = next(n for n, word in enumerate(found) if word.start == said.start)
+    assert said.end == found[first + 9].end

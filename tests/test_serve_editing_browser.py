@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
 import zipfile
 
@@ -418,3 +420,88 @@ def test_who_may_only_read_moves_nothing(visit):
     page.keyboard.press("t")
     page.wait_for_selector('#toast:has-text("you may comment here")')
     assert page.locator(".edge:visible").count() == 0
+
+
+ROUNDS = int(os.environ.get("WITNESS_ROUNDS", "25"))
+"""Rounds of two people who write in one paragraph; the whole campaign has 1,000."""
+
+
+def test_two_people_who_write_in_one_paragraph_lose_no_word(visit, folder):
+    visitor = visit()
+    pages = [visitor.open(), visitor.open(visitor.tab())]
+    before = texts(folder)
+    for n, page in enumerate(pages):
+        page.click("#write")
+        place = page.locator(".said").nth(0).locator(".w").nth(1 + 2 * n)
+        place.click()
+        place.evaluate("word => getSelection().collapse(word.firstChild, word.firstChild.length)")
+    rng, written = random.Random(ROUNDS), []
+    for round_ in range(ROUNDS):
+        keys = [list(f" {name}{round_}x ") for name in "ab"]
+        written += ["".join(word).strip() for word in keys]
+        for n, page in enumerate(pages):
+            if rng.random() < 0.3:
+                page.keyboard.press(rng.choice(["Control+ArrowLeft", "Control+ArrowRight", "End", "Home"]))
+                if rng.random() < 0.5:
+                    page.wait_for_timeout(rng.choice([0, 400, 1300]))
+            if rng.random() < 0.1:
+                page.keyboard.press("Control+s")
+            assert page.locator(".said:focus").count(), n
+        while any(keys):
+            n = rng.choice([n for n in (0, 1) if keys[n]])
+            pages[n].keyboard.type(keys[n].pop(0))
+            if rng.random() < 0.05:
+                pages[n].wait_for_timeout(rng.choice([0, 300, 1100, 2000]))
+    for page in pages * 2:
+        page.wait_for_timeout(1500)
+        page.bring_to_front()
+        saved(page)
+    for page in pages:
+        shown = " ".join(page.locator(".said").all_inner_texts()).split()
+        assert [word for word in written if word not in shown] == [], " ".join(shown)
+    final = " ".join(texts(folder)).split()
+    assert [word for word in written if word not in final] == []
+    assert [word for word in " ".join(before).split() if word not in final] == []
+    visitor.forgive("409")
+
+
+def test_what_is_typed_without_a_pause_is_saved_and_kept(visit, folder):
+    """It is a step within 5 s, and a draft at once, also in the middle of a word and where no word was."""
+    visitor = visit()
+    page = visitor.open()
+    page.click("#write")
+    page.locator(".said").nth(0).click()
+    page.keyboard.press("End")
+    typed_words = []
+    for n in range(60):
+        page.keyboard.type(f" k{n}")
+        typed_words.append(f"k{n}")
+        page.wait_for_timeout(100)
+        if "k5" in " ".join(texts(folder)):
+            break
+    else:
+        pytest.fail("nothing was saved while the person typed on")
+    page.route("**/corrections", lambda route: route.abort())
+    page.keyboard.type(" lastword")
+    other = visitor.tab()  # the first one ends as in a crash: with no event
+    other.goto(visitor.desk.url)
+    draft = other.evaluate("Object.entries(localStorage).filter(([key]) => key.startsWith('witness-draft/'))")
+    assert [text for _, text in draft if "lastword" in text]
+    page.unroute("**/corrections")
+    saved(page)
+    assert [word for word in [*typed_words, "lastword"] if word not in " ".join(texts(folder)).split()] == []
+    visitor.forgive("ERR_FAILED")
+
+
+def test_the_page_says_that_it_saves_only_while_it_saves(visit):
+    page = visit().open()
+    waiting = held_back(page, "**/corrections")
+    page.click("#write")
+    page.locator(".said").nth(0).click()
+    page.keyboard.press("End")
+    page.keyboard.type(" abc")
+    assert page.inner_text("#save") == "Not saved yet"
+    arrived(page, waiting)
+    assert page.inner_text("#save") == "Saving…"
+    waiting[0].continue_()
+    saved(page)

@@ -1,5 +1,6 @@
 /* Steps that are taken, undone, saved and joined with those of others. */
 import assert from "node:assert/strict";
+import { merged } from "../../src/witness/web/editor/retyped.js";
 import { test } from "node:test";
 import { areSteps, asDocument, checkName, checkText } from "../../src/witness/web/editor/corrections.js";
 import { derive } from "../../src/witness/web/editor/derive.js";
@@ -161,4 +162,18 @@ test("what was written where no word was recognized is a word like all others", 
   const fixed = [...filled, [{ kind: "text", text: "No.", pieces: piecesOf(transcript, [w]) }]];
   assert.equal(text(fixed), " No.", "the space before it stays");
   assert.equal(text(fixed.slice(1)), "", "there is no word to correct");
+});
+
+test("two people's changes of a word are merged by word", () => {
+  const text = (w, said) => [{ kind: "text", text: said, pieces: piecesOf(transcript, [w]) }];
+  const of = (steps, base, theirs) => derive(transcript, joined(transcript, theirs, { steps, base, sent: [] })).texts;
+  assert.equal(of([text(1, "morning. mine")], [], [text(1, "morning. theirs")])[1], " morning. theirs mine");
+  const base = [text(1, "morning. a1")];
+  assert.equal(of([...base, text(1, "morning. a1 b2")], base, [...base, text(1, "morning. a17")])[1], " morning. a17 b2");
+  assert.equal(of([text(1, "")], [], [text(1, "morning. theirs")])[1], " theirs", "what I have deleted goes, what they wrote stays");
+  assert.equal(of([text(1, "evening.")], [], [text(1, "night.")])[1], " evening.", "of the same word mine stays");
+  const filled = (said) => [{ kind: "fill", gap: 0, text: said }];
+  assert.equal(of([filled("two")], [], [filled("one")])[transcript.gapWord[0]], " one two");
+  assert.deepEqual(twice(transcript, [text(1, "morning. theirs")], [text(1, "morning. theirs mine")]), []);
+  assert.equal(merged("a b c", "a x b c", "a b y"), "a x b y");
 });

@@ -1,8 +1,8 @@
 /* What is typed over words of several paragraphs, and what it comes to. */
 import { test } from "node:test";
 import { derive } from "../../src/witness/web/editor/derive.js";
-import { beginning, over, overtyped } from "../../src/witness/web/editor/retyped.js";
-import { piecesOf, prepare } from "../../src/witness/web/editor/transcript.js";
+import { beginning, over, overtyped, rewriting } from "../../src/witness/web/editor/retyped.js";
+import { piecesOf, prepare, wordsIn } from "../../src/witness/web/editor/transcript.js";
 import { talk } from "./talk.js";
 
 import assert from "node:assert/strict";
@@ -80,4 +80,27 @@ test("a third person's words between two of the same go, and no other's place is
   const { page } = type("we met", "Good ", " you?", { steps, paragraphs: [0, 3] });
   assert.deepEqual(said(page), ["0: Good we met you?", "1: Fine, the budget is fine."]);
   assert.deepEqual(page.texts.slice(1, 5), [" we", "", " met", " you?"]);
+});
+
+test("a replacement has the time of what it replaces, and the rest of the sentence stays with it", () => {
+  const { page, made } = type("Hello", "Good ", " you?", { paragraphs: [0, 1] });
+  assert.deepEqual(said(page)[0], "0: Good Hello you?");
+  assert.equal(made.length, 1);
+  assert.deepEqual(wordsIn(transcript, made[0].pieces), [1, 2, 3]);
+  const cut = derive(transcript, [rewriting(transcript, transcript.words.text, new Map([[1, "Hello"], [2, ""], [3, ""], [4, ""]]))]);
+  assert.equal(cut.paragraphs[0].end, transcript.words.end[4]);
+});
+
+test("a pause that a deletion made is none, one that was there is one", () => {
+  const data = talk();
+  data.words.start = data.words.start.map((ms, n) => 900 * n + (n > 6 ? 3000 : 0));
+  data.words.end = data.words.start.map((ms) => ms + 800);
+  data.words.speaker = data.words.speaker.map(() => 0);
+  data.words.text = "we um you know like went home".split(" ").concat(["and", "slept", "then"]).map((text) => ` ${text}`);
+  data.silent = { start: [], end: [], speaker: [], track: [], mark: [] };
+  const prepared = prepare(data), gone = (list) => [[{ kind: "text", text: "", pieces: piecesOf(prepared, list) }]];
+  const shown = (steps) => { const page = derive(prepared, steps); return said(page); };
+  assert.deepEqual(shown([]), ["0: we um you know like went home", "0: and slept then"]);
+  assert.deepEqual(shown(gone([1, 2, 3, 4])), ["0: we went home", "0: and slept then"]);
+  assert.deepEqual(shown(gone([6, 7])), ["0: we um you know like went", "0: slept then"]);
 });

@@ -134,6 +134,7 @@ def apply(draft: Draft, corrections: Sequence[Correction] = (), reporter: Report
         _apply_to_track(draft, number, words, merged, corrections, index)
         for number, words in enumerate(tracks)
     ]
+    results = _kept_together(results)
     names = speaker_names([*_draft_names(head, corrections), *corrections], index)
     speakers = _speakers(turns, {speaker: all_names[-1] for speaker, all_names in names.items()})
     earlier = {index.speaker_within(each.other) for each in head.corrections if each.kind == "new"}
@@ -207,6 +208,8 @@ class _TrackResult:
     words: Sequence[Word] = ()
     inaudible: Sequence[Utterance] = ()
     """Speech without words."""
+    deleted: Sequence[tuple[Word, bool]] = ()
+    """All words with their earlier times, and True for those that a person deleted; empty: none."""
     warnings: Sequence[str] = ()
 
 
@@ -236,8 +239,47 @@ def _apply_to_track(
         replace(utterance, speaker=utterance.speaker or None, track=number)
         for utterance in find_inaudible(spoken, moved, draft.not_english[number], merged)
     ]
-    spelled = spell_words(mark_paragraphs(moved, corrections), corrections)
-    return _TrackResult(spelled, inaudible, tuple(_mismatches(spelled, inaudible)))
+    marked = mark_paragraphs(moved, corrections)
+    placed = _spell_in_place(marked, corrections)
+    spelled = [word for word in placed if word is not None]
+    deleted = [
+        (word if after is None else structs.replace(word, text=after.text), after is None)
+        for word, after in zip(marked, placed, strict=True)
+    ]
+    return _TrackResult(
+        spelled,
+        inaudible,
+        deleted if len(spelled) < len(marked) else (),
+        tuple(_mismatches(spelled, inaudible)),
+    )
+
+
+def _kept_together(results: Sequence[_TrackResult]) -> list[_TrackResult]:
+    """Join words again between which only a deletion made a pause."""
+    if not any(result.deleted for result in results):
+        return list(results)
+    whole = [[word for word, _ in result.deleted] if result.deleted else result.words for result in results]
+    paragraphs = {
+        id(word): number
+        for number, utterance in enumerate(group_utterances(*whole))
+        for word in utterance.words
+    }
+    joined = []
+    for result in results:
+        words, left = [], iter(result.words)
+        before, parted = -1, False
+        for earlier, gone in result.deleted:
+            if gone:
+                parted = True
+                continue
+            word, paragraph = next(left), paragraphs[id(earlier)]
+            pauses = bool(words) and round(word.start - words[-1].end, 3) >= PHRASE_PAUSE
+            if parted and paragraph == before and word.begins is None and pauses:
+                word = structs.replace(word, begins=False)
+            words.append(word)
+            before, parted = paragraph, False
+        joined.append(replace(result, words=words) if result.deleted else result)
+    return joined
 
 
 def _utterances(results: Sequence[_TrackResult], corrections: Sequence[Correction]) -> list[Utterance]:
@@ -495,28 +537,43 @@ def move_words(words: Sequence[Word], corrections: Iterable[Correction], turns: 
 
 
 def spell_words(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word]:
-    """Put corrected texts in place: the first word of each span gets the text, the others go.
+    """Put corrected texts in place: the first word of each span gets the text and the time, the others go.
 
     An empty text removes the first word, too, and marks the speaker's word before or after as corrected.
     """
+    return [word for word in _spell_in_place(words, corrections) if word is not None]
+
+
+def _spell_in_place(words: Sequence[Word], corrections: Iterable[Correction]) -> list[Word | None]:
+    """Put corrected texts in place; None: the word went."""
     texts: dict[int, str] = {}  # number of the word -> its new text
+    replaced: dict[int, set[int]] = {}  # number of the word -> those whose place its text takes, too
     for correction, indexes in _targets(words, corrections, "text"):
         texts |= {index: "" if number else correction.text or "" for number, index in enumerate(indexes)}
-    spelled: list[Word] = []
+        if correction.text and len(indexes) > 1:
+            replaced.setdefault(indexes[0], set()).update(indexes[1:])
+    spelled: list[Word | None] = []
+    latest = -1  # the word before that is left
     erased: list[str | None] = []  # the speaker of a removed word, until a word follows that can be marked
     for number, word in enumerate(words):
         text = word.text
         if number in texts:
             space = text[: len(text) - len(text.lstrip())]
             text = space + texts[number] if texts[number] else ""
+        before = spelled[latest] if latest >= 0 else None
         if text or not word.text:
             if number in texts or word.speaker in erased:
                 probability = word.probability if text == word.text else None
                 word = structs.replace(word, text=text, corrected=True, probability=probability)
-            spelled.append(word)
+            taken = itertools.takewhile(lambda index: not texts[index], sorted(replaced.get(number, ())))
+            end = max([word.end, *(words[index].end for index in taken)])
+            spelled.append(structs.replace(word, end=end) if end > word.end else word)
+            latest = number
             erased = []
-        elif spelled and spelled[-1].speaker == word.speaker:
-            spelled[-1] = structs.replace(spelled[-1], corrected=True)
+            continue
+        spelled.append(None)
+        if before is not None and before.speaker == word.speaker:
+            spelled[latest] = structs.replace(before, corrected=True)
         else:
             erased = [word.speaker]
     return spelled

@@ -10,6 +10,7 @@ import { corrections, download } from "../editor/editing.js";
 import { alike, joined, twice } from "../editor/edits.js";
 import { choose, chosenWords } from "../editor/selection.js";
 import { isCalm } from "../editor/sound.js";
+import { giveWay } from "../editor/writing.js";
 import { listen, request, RequestError } from "./request.js";
 /** @import { Step } from "../editor/corrections.js" */
 /** @import { Review } from "../editor/edits.js" */
@@ -55,7 +56,8 @@ export function showState() {
   $("refusal").hidden = !served.refusal;
   if (barred()) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal ?? "");
   else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
-  else if (sending || unsaved || page.typing) show("Saving…", "busy");
+  else if (sending) show("Saving…", "busy");
+  else if (unsaved || page.typing) show("Not saved yet", "busy");
   else show("Saved");
 }
 
@@ -100,7 +102,10 @@ export function save() {
 const asking = () => document.querySelector("dialog[open]") !== null;
 const busy = () => asking() || Boolean(document.activeElement?.closest("input, [contenteditable]"));
 
-/** Wait for a moment in which the page may change: no button of the mouse is pressed. @param {() => boolean} may */
+/** Return whether no button of the mouse is pressed, and no word is being composed. */
+const mayChange = () => isCalm() && !page.composing;
+
+/** Wait for a moment in which the page may change. @param {() => boolean} may */
 async function until(may) {
   while (!may()) await new Promise((done) => { setTimeout(done, 100); });
 }
@@ -152,15 +157,14 @@ async function overtaken(sent) {
   try {
     const theirs = await request("corrections");
     if (alike(theirs.steps, sent)) { arrived(theirs.version, sent, theirs.review); return; } // it was me; the answer was lost
-    await until(isCalm);
+    await until(mayChange);
     if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) {
       stuck = { message: overtakenWords, mine: true };
       until(() => !busy() && isCalm()).then(decide);
       return;
     }
-    const mine = edits.steps.filter((step) => !edits.base.includes(step));
-    const both = twice(transcript, theirs.steps.slice(edits.base.length), mine);
-    adopt(theirs);
+    const { base } = edits, count = adopt(theirs);
+    const both = count ? twice(transcript, theirs.steps.slice(base.length), edits.steps.slice(-count)) : [];
     if (both.length) toast(`Somebody else wrote ${quoted(both[0][0])} where you wrote ${quoted(both[0][1])}: yours is shown, and Undo shows theirs.`);
     else toast("Somebody else corrected this transcript, too: their corrections and yours are both here.");
   } catch (error) {
@@ -172,19 +176,23 @@ async function overtaken(sent) {
 /** @param {string} text */
 const quoted = (text) => (text ? `“${text}”` : "nothing");
 
-/** Show the steps that others have saved, with mine that are not saved yet.
+/** Show the steps that others have saved, with mine that are not saved yet; returns the number of these.
     @param {{ version: string, steps: Step[], undone: Step[], review: Review }} theirs */
 function adopt(theirs) {
-  const selected = chosenWords();
+  const again = giveWay(), selected = chosenWords(), count = edits.steps.filter((step) => !edits.base.includes(step)).length;
   const both = joined(transcript, theirs.steps, edits);
   const undone = edits.unsaved ? edits.undone : theirs.undone;
   const possible = areSteps(transcript, [...both, ...undone.slice().reverse()]);
   seen.version = theirs.version;
   edits.adopt(both, possible ? undone.slice() : [], theirs.steps);
   edits.adoptReview(theirs.review);
+  page.adopting = true;
   tell("steps", false);
+  page.adopting = false;
+  again();
   const places = selected.map((w) => page.place[w]).filter((at) => at >= 0);
   if (places.length) choose(places[0], places[places.length - 1], { view: false });
+  return count;
 }
 
 /** Both changed the transcript in ways that no rule joins. */
@@ -224,7 +232,7 @@ async function catchUp() {
   try {
     if ((await request("version")).version === seen.version) return;
     const theirs = await request("corrections");
-    await until(isCalm);
+    await until(mayChange);
     if (theirs.version === seen.version || sending || edits.unsaved || asking()) return;
     if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) { if (!busy()) leave(); return; }
     const over = twice(transcript, theirs.steps.slice(edits.base.length), edits.own);

@@ -59,11 +59,13 @@ export function keepingCaret() {
   const said = fieldNow();
   const text = said && before(said);
   if (!said || text === null) return () => {};
-  const list = wordsIn(said), count = letters(text), at = page.place[list[0]], spaced = /\s$/u.test(text);
-  const first = letters(before(said, true) ?? text);
+  const list = wordsIn(said), at = page.place[list[0]], spaced = /\s$/u.test(text);
+  const ends = [letters(text), letters(before(said, true) ?? text)];
   const after = (said.textContent ?? "").slice(text.length);
   const open = spaced && !/^\S/u.test(after); // a word is about to be typed between two spaces
+  const texts = page.texts;
   return () => {
+    const [count, first] = page.adopting ? ends.map((each) => shifted(list, texts, each, spaced && !open)) : ends;
     const shownNow = list.filter((w) => page.place[w] >= 0).sort((a, b) => page.place[a] - page.place[b]);
     const end = shownNow[shownNow.length - 1];
     let left = count;
@@ -80,6 +82,25 @@ export function keepingCaret() {
     const w = end ?? page.order[Math.min(Math.max(0, at - 1), page.order.length - 1)];
     if (w !== undefined) putCaret(w, Infinity, open && shownNow.length > 0);
   };
+}
+
+/** Return the number of letters before the same place in a word once others have changed the texts.
+    @param {readonly number[]} list @param {readonly string[]} texts before that @param {number} count @param {boolean} onward
+    whether the place is before the next word */
+function shifted(list, texts, count, onward) {
+  const bare = (/** @type {string} */ text) => text.replace(/\s+/gu, "");
+  let left = count, moved = 0;
+  for (const w of list) {
+    const old = bare(texts[w]), now = page.place[w] >= 0 ? bare(page.texts[w]) : "";
+    if (left < old.length || (left === old.length && !onward)) {
+      const head = old.slice(0, left), tail = old.slice(left);
+      if (now.startsWith(head)) return moved + left;
+      return moved + (now.endsWith(tail) ? now.length - tail.length : Math.min(left, now.length));
+    }
+    left -= old.length;
+    moved += now.length;
+  }
+  return moved;
 }
 
 /** Return whether a word is the last one of its field. @param {number} w */

@@ -64,15 +64,28 @@ export function derive(transcript, steps) {
       touched.add(w);
     }
   }
+  const whole = texts.slice();
+  /** Word -> those whose place its text takes, too. @type {Map<number, Set<number>>} */
+  const replaced = new Map();
   for (const one of made) {
     if (one.kind !== "text") continue;
-    const begun = new Set(); // tracks: times do not distinguish simultaneous words of two tracks
+    /** Track -> its first word: times do not distinguish simultaneous words of two tracks. @type {Map<number, number>} */
+    const begun = new Map();
     for (const w of said(one.pieces)) {
       const text = words.gap[w] < 0 ? words.text[w] : " "; // a filled-in text begins with a space
       const space = text.slice(0, text.length - text.trimStart().length);
       texts[w] = one.text && !begun.has(words.track[w]) ? space + one.text : "";
-      begun.add(words.track[w]);
+      const first = begun.get(words.track[w]);
+      if (first === undefined) begun.set(words.track[w], w);
+      else if (one.text) replaced.set(first, (replaced.get(first) ?? new Set()).add(w));
       touched.add(w);
+    }
+  }
+  const ends = words.end.slice();
+  for (const [first, more] of replaced) {
+    for (const w of [...more].sort((a, b) => a - b)) {
+      if (texts[w]) break;
+      ends[first] = Math.max(ends[first], words.end[w]);
     }
   }
   /** Word -> a person's decision that a paragraph begins with it, or does not. @type {Map<number, boolean>} */
@@ -86,6 +99,7 @@ export function derive(transcript, steps) {
       marked.add(words.track[w]);
     }
   }
+  keepTogether(transcript, { texts, owner, heard, filled, same, begins, ends }, whole);
   const names = /** @type {(string | null)[]} */ (same.map(() => null));
   data.speakers.forEach(([, name], who) => {
     if (name && names[last(same, who)] === null) names[last(same, who)] = name;
@@ -93,7 +107,7 @@ export function derive(transcript, steps) {
   for (const one of made) if (one.kind === "name") names[last(same, one.who)] = one.name;
   const speakers = shares(turns, same);
   const all = [...(data.before ?? []), ...made];
-  const paragraphs = group(transcript, { texts, owner, heard, filled, same, begins });
+  const paragraphs = group(transcript, { texts, owner, heard, filled, same, begins, ends });
   retime(paragraphs, all, said);
   const notes = notesOf(all, said);
   const noted = new Set(notes.flatMap((note) => note.words));
@@ -182,13 +196,34 @@ function shares(turns, same) {
 /**
  * @typedef {{
  *   texts: readonly string[], owner: readonly number[], heard: readonly boolean[], filled: ReadonlySet<number>,
- *   same: readonly number[], begins: ReadonlyMap<number, boolean>,
- * }} Said word -> its text, speaker, and speech; the filled-in stretches; the merges
+ *   same: readonly number[], begins: Map<number, boolean>, ends: readonly number[],
+ * }} Said word -> its text, speaker, speech, and end; the filled-in stretches; the merges
  * @typedef {{
  *   start: number, end: number, who: number, words: number[], gap: number, mark: string, block: number,
  * }} Paragraph `gap`: the stretch without words that a person may fill in, or -1; `mark`: in place of words, or "";
  *   `block`: the first block
  */
+
+/** Join words again between which only a deletion made a pause. @param {Prepared} transcript @param {Said} said
+    @param {readonly string[]} whole the texts before that */
+function keepTogether(transcript, said, whole) {
+  const { words, data } = transcript, gone = said.texts.map((_, w) => isWord(transcript, said, w) && isGone(transcript, said, w));
+  if (!gone.includes(true)) return;
+  const texts = said.texts.map((text, w) => (gone[w] ? whole[w] : text));
+  const { paragraphOf } = inReadingOrder(group(transcript, { ...said, texts, ends: words.end }), texts.length);
+  /** Track -> its latest word, and whether words after it are gone. @type {Map<number, [number, boolean]>} */
+  const latest = new Map();
+  texts.forEach((_, w) => {
+    if (!isWord(transcript, said, w)) return;
+    const [before, parted] = latest.get(words.track[w]) ?? [-1, false];
+    if (!gone[w] && parted && before >= 0 && paragraphOf[before] === paragraphOf[w] && said.begins.get(w) === undefined
+      && words.start[w] - said.ends[before] >= data.grouping.phrase) said.begins.set(w, false);
+    latest.set(words.track[w], gone[w] ? [before, true] : [w, false]);
+  });
+}
+
+/** Return whether a person deleted a word. @param {Prepared} transcript @param {Said} said @param {number} w */
+const isGone = ({ words }, { texts }, w) => texts[w] === "" && (words.text[w] !== "" || words.gap[w] >= 0);
 
 /** Group words into paragraphs. A phrase stays together; after it, speech in another track ends the paragraph.
     @param {Prepared} transcript @param {Said} said */
@@ -203,11 +238,11 @@ export function group(transcript, said) {
   const runs = [];
   const { pause, phrase } = data.grouping;
   for (let w = 0; w < texts.length; w += 1) {
-    if (!isWord(transcript, said, w) || (texts[w] === "" && (words.text[w] !== "" || words.gap[w] >= 0))) continue;
+    if (!isWord(transcript, said, w) || isGone(transcript, said, w)) continue;
     const track = words.track[w];
     const run = latest.get(track);
     const before = run ? run[run.length - 1] : -1;
-    const gap = run && owner[before] === owner[w] ? words.start[w] - words.end[before] : Infinity;
+    const gap = run && owner[before] === owner[w] ? words.start[w] - said.ends[before] : Infinity;
     const begins = said.begins.get(w);
     if (run && !begins && gap < phrase && !endsSentence(data.grouping, texts[before])) {
       run.push(w);
@@ -223,7 +258,7 @@ export function group(transcript, said) {
     open.add(track);
   }
   const spoken = runs.flatMap((run) => parts(transcript, said, run)).map((chosen) => ({
-    start: words.start[chosen[0]], end: words.end[chosen[chosen.length - 1]], who: owner[chosen[0]], words: chosen,
+    start: words.start[chosen[0]], end: said.ends[chosen[chosen.length - 1]], who: owner[chosen[0]], words: chosen,
     gap: -1, mark: "", block: -1,
   }));
   return [...spoken, ...quiet(transcript, said)].sort((a, b) => a.start - b.start || a.end - b.end);
@@ -284,13 +319,13 @@ function parts({ data, words }, said, chosen) {
   for (let from = 0; from < chosen.length;) {
     const start = words.start[chosen[from]];
     let cut = chosen.length;
-    if (words.end[chosen[chosen.length - 1]] - start > longest) {
+    if (said.ends[chosen[chosen.length - 1]] - start > longest) {
       let best = [-1, 0];
-      for (let at = from + 1; at < chosen.length && words.end[chosen[at - 1]] - start <= longest; at += 1) {
+      for (let at = from + 1; at < chosen.length && said.ends[chosen[at - 1]] - start <= longest; at += 1) {
         const before = chosen[at - 1];
-        if (words.end[before] - start < shortest || said.begins.get(chosen[at]) === false) continue;
+        if (said.ends[before] - start < shortest || said.begins.get(chosen[at]) === false) continue;
         const ends = endsSentence(data.grouping, said.texts[before]) ? 1 : 0;
-        const one = [ends, words.start[chosen[at]] - words.end[before]];
+        const one = [ends, words.start[chosen[at]] - said.ends[before]];
         if (one[0] > best[0] || (one[0] === best[0] && one[1] > best[1])) {
           best = one;
           cut = at;

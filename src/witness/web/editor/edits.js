@@ -1,7 +1,8 @@
 // @ts-check
 /* The steps that a person took, those that were undone, those that are saved, and how far the person has got. */
 import { countAll } from "./corrections.js";
-import { wordsIn } from "./transcript.js";
+import { merged } from "./retyped.js";
+import { piecesOf, wordsIn } from "./transcript.js";
 /** @import { Correction, Step } from "./corrections.js" */
 /** @import { Prepared } from "./transcript.js" */
 
@@ -82,7 +83,7 @@ function common(one, other) {
   return count;
 }
 
-/** The steps of two pages of one transcript: what either has undone is gone, and mine come after theirs.
+/** The steps of two pages of one transcript: what either has undone is gone, mine come after theirs, and a word has the changes of both.
     @param {Prepared} transcript @param {Step[]} theirs @param {Mine} mine */
 export function joined(transcript, theirs, { steps, base, sent }) {
   const saved = [base, ...sent].reduce((best, one) => (common(one, theirs) > common(best, theirs) ? one : best));
@@ -90,10 +91,11 @@ export function joined(transcript, theirs, { steps, base, sent }) {
   const count = (/** @type {readonly Step[]} */ some) => countAll(transcript, some.flat());
   const together = (/** @type {number} */ kept) => {
     const all = saved.slice(0, kept), stay = count(all);
-    for (const [fresh, before] of /** @type {const} */ ([[theirs.slice(they), they], [steps.slice(me), me]])) {
+    const mine = steps.slice(me);
+    for (const [fresh, before] of /** @type {const} */ ([[theirs.slice(they), they], [mine, me]])) {
       const after = renumbered(fresh, stay, count(saved.slice(0, before)), count(all));
       if (!after) return null;
-      all.push(...after);
+      all.push(...(fresh !== mine ? after : after.map((step) => step.flatMap((made) => mergedStep(transcript, saved, theirs, made)))));
     }
     return all;
   };
@@ -119,21 +121,42 @@ function renumbered(steps, stay, before, now) {
   return gone ? null : found;
 }
 
-/** Return the two texts of each word that both have rewritten in different ways: [theirs, mine].
+/** Return the new texts of words after some steps. @param {Prepared} transcript @param {readonly Step[]} steps */
+function textsOf(transcript, steps) {
+  /** @type {Map<number, string>} */
+  const texts = new Map();
+  for (const made of steps.flat()) {
+    if (made.kind === "text") wordsIn(transcript, made.pieces).forEach((w, n) => texts.set(w, n ? "" : made.text));
+    else if (made.kind === "fill") texts.set(transcript.gapWord[made.gap], made.text);
+  }
+  return texts;
+}
+
+/** Return a correction of mine with what others have made of its words since.
+    @param {Prepared} transcript @param {readonly Step[]} saved before that @param {readonly Step[]} theirs @param {Correction} made
+    @returns {Correction[]} */
+function mergedStep(transcript, saved, theirs, made) {
+  if (made.kind !== "text" && made.kind !== "fill") return [made];
+  const [before, after] = [saved, theirs].map((steps) => {
+    const texts = textsOf(transcript, steps);
+    return (/** @type {number} */ w) => texts.get(w) ?? transcript.words.text[w].trim();
+  });
+  const list = made.kind === "fill" ? [transcript.gapWord[made.gap]] : wordsIn(transcript, made.pieces);
+  if (list.every((w) => before(w) === after(w))) return [made];
+  const joinedTexts = (/** @type {(w: number) => string} */ textOf) => list.map(textOf).filter(Boolean).join(" ");
+  if (made.text) return [{ ...made, text: merged(joinedTexts(before), joinedTexts(after), made.text) }];
+  return list.map((w) => ({ kind: "text", text: merged(before(w), after(w), ""), pieces: piecesOf(transcript, [w]) }));
+}
+
+/** Return the two texts of each word that both have rewritten so that a word of one is missing: [theirs, mine].
     @param {Prepared} transcript @param {readonly Step[]} theirs @param {readonly Step[]} mine @returns {[string, string][]} */
 export function twice(transcript, theirs, mine) {
-  const texts = (/** @type {readonly Step[]} */ steps) => {
-    /** @type {Map<number, string>} */
-    const found = new Map();
-    for (const made of steps.flat()) {
-      if (made.kind === "text") wordsIn(transcript, made.pieces).forEach((w, n) => found.set(w, n ? "" : made.text));
-      else if (made.kind === "fill") found.set(transcript.gapWord[made.gap], made.text);
-    }
-    return found;
-  };
-  const own = texts(mine);
-  return [...texts(theirs)].flatMap(([w, text]) => {
+  const own = textsOf(transcript, mine);
+  const has = (/** @type {string} */ text, /** @type {string} */ other) => other !== ""
+    && other.split(" ").every((word) => text.split(" ").includes(word));
+  return [...textsOf(transcript, theirs)].flatMap(([w, text]) => {
     const other = own.get(w);
-    return other === undefined || other === text ? [] : [/** @type {[string, string]} */ ([text, other])];
+    const kept = other === undefined || other === text || has(other, text) || has(text, other);
+    return kept ? [] : [/** @type {[string, string]} */ ([text, other])];
   });
 }

@@ -35,42 +35,67 @@ export function retyped(before, typed) {
   return bare.map((text, n) => (same[n] ? text : texts[n].join(between).trim()));
 }
 
-/** The cheapest way from some words to others: which became which, which went, and which came.
+/** Give words that came the place of the word before them, and those before all the place of the first that is left.
     @param {readonly string[]} before @param {readonly string[]} after @param {string} between words that share a place */
 function inPairs(before, after, between) {
+  const { became, came } = aligned(before, after), home = became.findIndex((text) => text !== "");
+  return before.map((_, n) => [...(n === Math.max(home, 0) ? came[0] : []), ...(became[n] ? [became[n]] : []), ...came[n + 1]].join(between));
+}
+
+/** The cheapest way from some words to others: `became` has the new text of each, "" if it went; `came` has those that came before
+    all and after each; words that came after one that went are with the one before it.
+    @param {readonly string[]} before @param {readonly string[]} after */
+function aligned(before, after) {
   const rows = before.length, columns = after.length, wide = columns + 1;
-  if (!rows || rows * columns > MOST) return before.map((_, n) => (n ? "" : after.join(between)));
+  const became = before.map(() => "");
+  /** @type {string[][]} */
+  const came = [[], ...before.map(() => [])];
+  if (!rows || rows * columns > MOST) {
+    came[0].push(...after);
+    return { became, came };
+  }
   const cost = new Float64Array((rows + 1) * wide);
   for (let r = rows; r >= 0; r -= 1) {
     for (let c = columns; c >= 0; c -= 1) {
       if (r === rows && c === columns) continue;
       const went = r < rows ? cost[(r + 1) * wide + c] + ALONE : Infinity;
-      const came = c < columns ? cost[r * wide + c + 1] + ALONE : Infinity;
+      const arrived = c < columns ? cost[r * wide + c + 1] + ALONE : Infinity;
       const changed = r < rows && c < columns ? cost[(r + 1) * wide + c + 1] + unlike(before[r], after[c]) : Infinity;
-      cost[r * wide + c] = Math.min(went, came, changed);
+      cost[r * wide + c] = Math.min(went, arrived, changed);
     }
   }
-  /** @type {string[][]} */
-  const now = before.map(() => []);
-  /** @type {string[]} */
-  const ahead = []; // words that came before the first one that is left
-  let r = 0, c = 0, home = -1;
+  let r = 0, c = 0, home = 0;
   while (r < rows || c < columns) {
     const here = cost[r * wide + c];
     if (r < rows && c < columns && here === cost[(r + 1) * wide + c + 1] + unlike(before[r], after[c])) {
-      home = r;
-      now[r].push(...ahead.splice(0), after[c]);
+      became[r] = after[c];
       r += 1;
       c += 1;
+      home = r;
     } else if (r < rows && here === cost[(r + 1) * wide + c] + ALONE) {
       r += 1;
     } else {
-      (home < 0 ? ahead : now[home]).push(after[c]);
+      came[home].push(after[c]);
       c += 1;
     }
   }
-  if (ahead.length) now[0].push(...ahead);
-  return now.map((texts) => texts.join(between));
+  return { became, came };
+}
+
+/** Merge two new versions of a text by word: words that either added are there, and of a word that both changed mine stays.
+    @param {string} before @param {string} theirs @param {string} mine */
+export function merged(before, theirs, mine) {
+  const split = (/** @type {string} */ text) => text.split(/\s+/u).filter(Boolean);
+  if (theirs === before || theirs === mine) return mine;
+  if (mine === before) return theirs;
+  const old = split(before), they = aligned(old, split(theirs)), me = aligned(old, split(mine));
+  const both = (/** @type {string[]} */ one, /** @type {string[]} */ other) => (one.join(" ") === other.join(" ") ? one : [...one, ...other]);
+  const word = (/** @type {number} */ n) => {
+    const [a, b] = [they.became[n], me.became[n]];
+    return b === old[n] || (!b && a !== old[n]) || (a.startsWith(b) && a !== old[n]) ? a : b;
+  };
+  return old.reduce((all, _, n) => [...all, word(n), ...both(they.came[n + 1], me.came[n + 1])], both(they.came[0], me.came[0]))
+    .filter(Boolean).join(" ");
 }
 
 /** Return the difference of two words, 0 to 1. @param {string} one @param {string} other */
@@ -86,11 +111,12 @@ function unlike(one, other) {
 /** Return the number of letters in a text. @param {string} text */
 export const letters = (text) => text.replace(/\s+/gu, "").length;
 
-/** Return the place in a text after so many letters; `spaced`: behind the space that it may begin with.
+/** Return the place in a text after so many letters; `spaced`: behind the space there.
     @param {string} text @param {number} count @param {boolean} spaced */
 export function placeAfter(text, count, spaced) {
-  let at = spaced && !count ? text.length - text.trimStart().length : 0;
+  let at = 0;
   for (let seen = 0; at < text.length && seen < count; at += 1) if (/\S/u.test(text[at])) seen += 1;
+  while (spaced && at < text.length && /\s/u.test(text[at])) at += 1;
   return at;
 }
 
@@ -137,16 +163,24 @@ export function beginning({ fields, into, lead }, textOf) {
   });
 }
 
-/** Return the corrections that give words these texts.
-    @param {Prepared} transcript @param {readonly string[]} texts of all words now @param {ReadonlyMap<number, string>} wanted
-    @returns {Correction[]} */
-export function rewriting(transcript, texts, wanted) {
-  const changed = [...wanted].filter(([w, text]) => text !== texts[w].trim());
-  const gone = changed.filter(([, text]) => !text).map(([w]) => w);
-  /** @type {Correction[]} */
-  const made = changed.filter(([, text]) => text)
-    .map(([w, text]) => ({ kind: "text", text, pieces: piecesOf(transcript, [w]) }));
-  return gone.length ? [...made, { kind: "text", text: "", pieces: piecesOf(transcript, gone) }] : made;
+/** Return the corrections that give words these texts. A text has the time of all the words in whose place it is.
+    @param {Prepared} transcript @param {readonly string[]} texts of all words now @param {readonly ReadonlyMap<number, string>[]} segments
+    the words of a paragraph each, in order @returns {Correction[]} */
+export function rewriting(transcript, texts, ...segments) {
+  /** @type {{ text: string, list: number[] }[]} */
+  const made = [];
+  /** @type {number[]} */
+  const gone = [];
+  for (const wanted of segments) {
+    let list = /** @type {number[] | null} */ (null);
+    for (const [w, text] of wanted) {
+      if (text === texts[w].trim()) list = null;
+      else if (text) made.push({ text, list: list = [w] });
+      else (list ?? gone).push(w);
+    }
+  }
+  return [...made, ...(gone.length ? [{ text: "", list: gone }] : [])]
+    .map(({ text, list }) => ({ kind: "text", text, pieces: piecesOf(transcript, list) }));
 }
 
 /** Return a text without the characters that break lines or command a terminal; those that Persian, Hindi and emoji need stay. @param {string} text */
@@ -154,21 +188,32 @@ export const printed = (text) => text.replace(/[\p{Cc}\p{Cs}]+/gu, (run) => (/\s
 
 /** Return the new text of each word once their text is another. @param {readonly string[]} texts @param {readonly number[]} list @param {string} text */
 export function respelled(texts, list, text) {
-  const now = retyped(list.map((w) => texts[w]), text);
+  const old = list.map((w) => texts[w].trim()), now = retyped(list.map((w) => texts[w]), text);
+  now.forEach((_, n) => { // a text begins where the first word began that it replaces
+    const first = now.findIndex((each, at) => at >= n && (each || old[at] === each));
+    if (now[n] || old[n] === now[n] || (n > 0 && old[n - 1] !== now[n - 1]) || first < 0 || now[first] === old[first]) return;
+    [now[n], now[first]] = [now[first], ""];
+  });
   return new Map(list.map((w, n) => [w, now[n] === texts[w].trim() ? now[n] : printed(now[n])]));
 }
 
+/** Return the new texts, merged with those that others have given the same words since the field was filled.
+    @param {readonly string[]} had then @param {readonly string[]} texts now @param {ReadonlyMap<number, string>} wanted */
+export const mergedWith = (had, texts, wanted) => new Map([...wanted]
+  .map(([w, text]) => [w, merged(had[w].trim(), texts[w].trim(), text)]));
+
 /** Return the corrections once the field says `text`: the words of the same speaker before and after it become one paragraph.
-    @param {Prepared} transcript @param {Pick<Derived, "texts" | "owner" | "paragraphOf">} page @param {Over} given
-    @param {string} text @returns {Correction[]} */
-export function overtyped(transcript, { texts, owner, paragraphOf }, given, text) {
+    @param {Prepared} transcript @param {Pick<Derived, "texts" | "owner" | "paragraphOf">} page when the field was filled @param {Over} given
+    @param {string} text @param {readonly string[]} [present] the texts of all words now @returns {Correction[]} */
+export function overtyped(transcript, { texts, owner, paragraphOf }, given, text, present = texts) {
   const { track } = transcript.words;
   const wanted = new Map([...respelled(texts, given.list, text), ...given.gone.map((w) => /** @type {const} */ ([w, ""])),
     ...given.rest ? respelled(texts, given.rest.list, given.rest.text) : []]);
   const textOf = (/** @type {number} */ w) => wanted.get(w) ?? texts[w].trim();
   const begins = given.apart ? beginning(given, textOf) : -1;
   const left = given.fields.flat().filter((w) => textOf(w));
-  const made = rewriting(transcript, texts, wanted);
+  const all = [...mergedWith(texts, present, wanted)], mine = new Set(given.list);
+  const made = rewriting(transcript, present, ...[true, false].map((first) => new Map(all.filter(([w]) => mine.has(w) === first))));
   left.slice(1).forEach((w, n) => {
     const alike = owner[w] === owner[left[n]] && track[w] === track[left[n]];
     const meant = given.apart ? w === begins : paragraphOf[w] !== paragraphOf[left[n]];

@@ -40,7 +40,10 @@ const shown = {
   following: true, // scroll along with it
   hasSound: false,
   suggestions: /** @type {Map<number, { name: string, sure: boolean }>} */ (new Map()), // whom speakers sound like
+  pending: /** @type {Correction[]} */ ([]), // the step that what is being typed would be
   typing: false, // whether something was typed that is not a step yet
+  composing: false, // whether a word is being composed, as in Japanese
+  adopting: false, // whether the steps of others are being shown
   writing: false, // whether the text is there to be written in
 };
 Object.assign(page, shown);
@@ -106,10 +109,15 @@ const DRAFT = `witness-draft/${data.page}`;
 
 let isKept = true;
 
-export function keepDraft() {
-  const { steps, base, sent, review } = edits;
-  const wanted = edits.unsaved || sent.length > 0;
+/** Write what is not saved, and what is being typed as a step after it. */
+export function writeDraft() {
+  const { base, sent, review } = edits, steps = page.pending.length ? [...edits.steps, page.pending] : edits.steps;
+  const wanted = steps !== edits.steps || edits.unsaved || sent.length > 0;
   isKept = keep(DRAFT, wanted ? JSON.stringify({ steps, base, sent, review, version: page.desk?.version }) : null);
+}
+
+export function keepDraft() {
+  writeDraft();
   page.desk?.changed();
 }
 

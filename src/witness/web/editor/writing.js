@@ -6,22 +6,27 @@ import { clock } from "./clock.js";
 import { checkText } from "./corrections.js";
 import { $, around, composes, toast } from "./dom.js";
 import { offerElsewhere } from "./elsewhere.js";
-import { beginning, carried, inserted, letters, over, overtyped, printed, respelled, rewriting } from "./retyped.js";
+import { beginning, carried, inserted, letters, mergedWith, over, overtyped, printed, respelled, rewriting } from "./retyped.js";
 import { resume, seek } from "./sound.js";
-import { on, page, redo, refused, take, tell, transcript, undo, words } from "./state.js";
+import { on, page, redo, refused, take, tell, transcript, undo, words, writeDraft } from "./state.js";
 import { keep, kept } from "./storage.js";
 import { bringIntoView, editable, feed, reveal, shownBlock, spans } from "./text.js";
 import { piecesOf } from "./transcript.js";
 /** @import { Correction } from "./corrections.js" */
+/** @import { Derived } from "./derive.js" */
 /** @import { Over } from "./retyped.js" */
 
 const PAUSE = 1000; // ms after the last key until what was typed is a step
+const LONGEST = 4000; // ms after the first key, also while a person types on
 const MODE = "witness-writing";
 
-/** The text that is being typed: its element, and the words or the stretch that it shows; `how`: what it replaced in other paragraphs.
-    @type {{ said: HTMLElement, list: number[], gap: number, who: number, how?: Over } | null} */
+/** The text that is being typed: its element, and the words or the stretch that it shows; `had`: the page when typing began;
+    `how`: what it replaced in other paragraphs.
+    @type {{ said: HTMLElement, list: number[], gap: number, who: number, had: Pick<Derived, "texts" | "owner" | "paragraphOf">, how?: Over } | null} */
 let typed = null;
-let timer = 0, composing = false;
+let timer = 0, begun = 0;
+
+const present = () => ({ texts: page.texts, owner: page.owner, paragraphOf: page.paragraphOf });
 
 /** Begin or end writing. @param {boolean} now */
 export function setWriting(now) {
@@ -60,7 +65,8 @@ export function writeIn(number) {
   said.replaceChildren();
   editable(said, true);
   said.setAttribute("aria-label", `What was said, ${clock(paragraph.start)} to ${clock(paragraph.end)}`);
-  typed = { said, list: [], gap: paragraph.gap, who: paragraph.who };
+  typed = { said, list: [], gap: paragraph.gap, who: paragraph.who, had: present() };
+  hold(said, [transcript.gapWord[paragraph.gap]]);
   said.focus({ preventScroll: true });
 }
 
@@ -71,9 +77,9 @@ export function settle() {
   if (!now) return false;
   typed = null;
   page.typing = false;
-  const text = now.said.textContent ?? "";
-  const made = now.gap >= 0 ? filled(now, printed(text)) : now.how ? overtyped(transcript, page, now.how, text)
-    : rewriting(transcript, page.texts, respelled(page.texts, now.list, text));
+  page.pending = [];
+  const made = madeOf(now);
+  if (now.gap >= 0 && now.who < 0 && made.length) { tell("ownerless", now.gap, printed(now.said.textContent ?? "")); return false; }
   const trouble = made.map((one) => (one.kind === "text" || one.kind === "fill" ? checkText(one.text) : null)).find(Boolean);
   if (trouble) toast(trouble);
   else if (made.length) {
@@ -87,12 +93,30 @@ export function settle() {
   return false;
 }
 
-/** @param {{ gap: number, who: number }} place @param {string} text @returns {Correction[]} */
-function filled({ gap, who }, text) {
-  if (!text) return [];
-  if (who >= 0) return [{ kind: "fill", gap, text }];
-  tell("ownerless", gap, text);
-  return [];
+/** Make steps of what was typed, because others' changes are about to be shown. Returns a function that opens a field again whose
+    text is no step yet. */
+export function giveWay() {
+  const now = typed, text = now?.said.textContent ?? "";
+  if (!now || now.gap < 0 || (now.who >= 0 && text.trim())) {
+    settle();
+    return () => {};
+  }
+  clearTimeout(timer);
+  typed = null;
+  return () => {
+    const number = page.paragraphs.findIndex(({ gap }) => gap === now.gap);
+    if (number < 0) return;
+    writeIn(number);
+    if (text) insert(text);
+  };
+}
+
+/** Return the corrections that what was typed is. @param {NonNullable<typeof typed>} now @returns {Correction[]} */
+function madeOf({ said, list, gap, had, how }) {
+  const text = said.textContent ?? "", { texts } = had;
+  if (gap >= 0) return printed(text) ? [{ kind: "fill", gap, text: printed(text) }] : [];
+  if (how) return overtyped(transcript, had, how, text, page.texts);
+  return rewriting(transcript, page.texts, mergedWith(texts, page.texts, respelled(texts, list, text)));
 }
 
 /* ---------- from one paragraph to another ---------- */
@@ -168,7 +192,7 @@ function overwrite(text, apart = false) {
   }
   const { lead, tail } = how;
   const joint = text || !lead || !tail || how.inside || /\s$/u.test(lead) || /^\s/u.test(tail) ? "" : " ";
-  typed = { said, list: how.list, gap: -1, who: -1, how };
+  typed = { said, list: how.list, gap: -1, who: -1, had: present(), how };
   hold(said, how.list);
   insert(text || joint);
 }
@@ -218,8 +242,8 @@ feed.addEventListener("drop", (event) => {
   const same = from?.list[0] === to[0];
   if (from && same && from.cut[0] <= count && count <= from.cut[1]) return;
   const [rest, now] = from ? carried(textOf(from.list), textOf(to), same, from.cut, count) : ["", inserted(textOf(to), text, count)];
-  const both = new Map([...(from ? respelled(page.texts, from.list, rest) : []), ...respelled(page.texts, to, now)]);
-  take(...rewriting(transcript, page.texts, both));
+  const gone = from && !same ? [respelled(page.texts, from.list, rest)] : [];
+  take(...rewriting(transcript, page.texts, ...gone, respelled(page.texts, to, now)));
   caretAfter(to, count + (from && same && from.cut[0] < count ? 0 : letters(text)));
 });
 
@@ -242,21 +266,29 @@ feed.addEventListener("input", (event) => {
   page.following = false;
   if (typed?.said !== said) {
     settle();
-    typed = { said, list: wordsIn(said), gap: -1, who: -1 };
+    typed = { said, list: wordsIn(said), gap: -1, who: -1, had: present() };
   }
   if (!page.typing) {
     page.typing = true;
+    begun = performance.now();
     page.desk?.changed();
   }
+  page.pending = madeOf(typed);
+  writeDraft();
   clearTimeout(timer);
-  if (!composing && typed.gap < 0) timer = setTimeout(settle, PAUSE);
+  if (!page.composing && (typed.gap < 0 || (typed.who >= 0 && page.pending.length))) settleSoon();
 });
+/** Make steps of what was typed after a pause, or in the middle of it if there is none. */
+function settleSoon() {
+  clearTimeout(timer);
+  timer = setTimeout(settle, Math.max(0, Math.min(PAUSE, begun + LONGEST - performance.now())));
+}
 feed.addEventListener("compositionstart", () => {
   if (isAcross()) overwrite("");
-  composing = true;
+  page.composing = true;
   clearTimeout(timer);
 });
-feed.addEventListener("compositionend", () => { composing = false; timer = setTimeout(settle, PAUSE); });
+feed.addEventListener("compositionend", () => { page.composing = false; settleSoon(); });
 /* A press on another place moves the caret there first: before that the elements must not be rebuilt. */
 let pressed = false;
 window.addEventListener("pointerdown", () => { pressed = true; }, true);
