@@ -6,8 +6,9 @@
   origins in `--origin` may use the interface for programs, with the token. Not Starlette's CORSMiddleware,
   which refuses no other origin and works on all addresses alike.
 - A browser shows a ticket that works once (`?ticket=`), or the token on a page that asks for it, and gets a
-  cookie that scripts cannot read and other sites cannot send. It is a random value: browsers send cookies to
-  all servers of a host, whatever their port. Programs send the token as `Authorization: Bearer`.
+  cookie that scripts cannot read and other sites cannot send. It is a random value that the token seals, not
+  the token: browsers send cookies to all servers of a host, whatever their port. It ends with the token.
+  Programs send the token as `Authorization: Bearer`.
 - Each other person has a token and a role (`roles`).
 - A request may not be larger or slower than the limits.
 - Logs have no text of a request or a file.
@@ -74,8 +75,6 @@ ASKING = (
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 """Policy of that page, which may fetch nothing."""
-MOST_SESSIONS = 100
-"""Browsers of one person with a cookie; one more ends the earliest."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,6 @@ class Guard:
         self._origins = frozenset(map(str.lower, access.origins))
         self._owner = User("owner", Role.WRITE, token)
         self._users, self._tickets = (self._owner, *access.users), list(access.tickets)
-        self._sessions: dict[str, User] = {}  # the earliest first
         self._names = {"localhost", *map(str.lower, access.names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -221,11 +219,7 @@ class Guard:
 
     def _welcome(self, user: User, address: str, cookie: str) -> Response:
         """Return a new cookie and an address to go to."""
-        session = secrets.token_urlsafe()
-        self._sessions[session] = user
-        earlier = [key for key, person in self._sessions.items() if person == user]
-        if len(earlier) > MOST_SESSIONS:
-            del self._sessions[earlier[0]]
+        session = _sealed(secrets.token_urlsafe(), user)
         answer = RedirectResponse(address, 303)
         answer.set_cookie(cookie, session, httponly=True, samesite="strict", secure=self._secure)
         return answer
@@ -260,7 +254,8 @@ class Guard:
         except CookieError:
             return None
         value = "" if morsel is None else morsel.value
-        return next((user for session, user in self._sessions.items() if _same(value, session)), None)
+        nonce = value.partition(".")[0]
+        return next((user for user in self._users if _same(value, _sealed(nonce, user))), None)
 
     async def _answer_and_close(self, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and end the connection after reading the rest of the request, or a part of it."""
@@ -274,6 +269,12 @@ class Guard:
             await send(message)
 
         await answer(scope, receive, sending)
+
+
+def _sealed(nonce: str, user: User) -> str:
+    """Return the cookie of a user: it is valid as long as the token, also after a restart."""
+    seal = hmac.new(user.token.encode(), f"{nonce} {user.name}".encode(), "sha256")
+    return f"{nonce}.{seal.hexdigest()}"
 
 
 def _least_role(scope: Scope) -> Role | None:
