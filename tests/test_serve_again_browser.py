@@ -78,3 +78,26 @@ def test_a_word_that_was_corrected_often_is_offered_and_taken(visit, folder):
     page.click('button:text-is("Expect it in later recordings of this folder")')
     page.wait_for_selector('.notice:has-text("Zanzibar")', state="detached")
     assert vocabulary.terms(folder, visitor.desk.desk.folder) == ("Zanzibar",)
+
+
+def test_a_person_in_the_text_is_told_that_the_recording_was_transcribed_again(visit):
+    """The text does not change under the caret, and what is written meanwhile is added."""
+    visitor = visit()
+    page, other = visitor.open(), visitor.open(visitor.tab())
+    page.click("#write")
+    page.locator(".said").nth(0).click()
+    other.click("#more")
+    other.click('#choices button:has-text("Transcribe again with")')
+    other.fill('label:has-text("Number of speakers") input', "3")
+    other.click('button:text-is("Transcribe again")')
+    other.wait_for_selector('.notice:has-text("corrections and notes are kept")', timeout=60_000)
+    page.bring_to_front()
+    page.wait_for_selector('#save:text-is("Load it anew: this recording was transcribed again")')
+    assert page.locator(".said:focus").count() == 1
+    page.keyboard.press("End")
+    page.keyboard.type(" Zanzibar")
+    page.click("#save")
+    page.wait_for_selector('dialog[open] :text("This recording was transcribed again")')
+    page.click('.choice:has-text("Add my corrections")')
+    page.wait_for_selector('.w.fixed:has-text("Zanzibar")')
+    visitor.forgive("409")

@@ -266,7 +266,7 @@ def _kept_together(results: Sequence[_TrackResult]) -> list[_TrackResult]:
     }
     joined = []
     for result in results:
-        words, left = [], iter(result.words)
+        words, left = list[Word](), iter(result.words)
         before, parted = -1, False
         for earlier, gone in result.deleted:
             if gone:

@@ -10,7 +10,7 @@ import { corrections, download } from "../editor/editing.js";
 import { alike, joined, twice } from "../editor/edits.js";
 import { choose, chosenWords } from "../editor/selection.js";
 import { isCalm } from "../editor/sound.js";
-import { giveWay } from "../editor/writing.js";
+import { giveWay, settle } from "../editor/writing.js";
 import { listen, request, RequestError } from "./request.js";
 /** @import { Step } from "../editor/corrections.js" */
 /** @import { Review } from "../editor/edits.js" */
@@ -38,7 +38,14 @@ let stuck = /** @type {{ message: string, mine: boolean } | null} */ (null);
 /** Return whether no change can be saved. */
 const barred = () => served.refusal !== null && !served.noting;
 
-const overtakenWords = "someone else changed this transcript";
+const AGAIN_HEARD = "this recording was transcribed again";
+
+/** Note that the page shows another transcript than the desk now has, and why. */
+async function renew() {
+  const said = await request("differences").catch(() => ({ there: false }));
+  stuck = { message: said.there && !said.seen ? AGAIN_HEARD : "someone else changed this transcript", mine: true };
+  showState();
+}
 
 /** @param {string} text @param {string} [kind] @param {string} [title] */
 export function show(text, kind = "", title = text) {
@@ -55,7 +62,7 @@ export function showState() {
   $("refusal").textContent = served.refusal ? `This transcript can be ${ways}, not corrected: ${served.refusal}.` : "";
   $("refusal").hidden = !served.refusal;
   if (barred()) show(unsaved ? "Cannot be saved" : "Read only", unsaved ? "bad" : "busy", served.refusal ?? "");
-  else if (stuck) show(`Not saved: ${stuck.message}`, "bad");
+  else if (stuck) show(unsaved || page.typing ? `Not saved: ${stuck.message}` : `Load it anew: ${stuck.message}`, "bad");
   else if (sending) show("Saving…", "busy");
   else if (unsaved || page.typing) show("Not saved yet", "busy");
   else show("Saved");
@@ -159,7 +166,7 @@ async function overtaken(sent) {
     if (alike(theirs.steps, sent)) { arrived(theirs.version, sent, theirs.review); return; } // it was me; the answer was lost
     await until(mayChange);
     if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) {
-      stuck = { message: overtakenWords, mine: true };
+      await renew();
       until(() => !busy() && isCalm()).then(decide);
       return;
     }
@@ -197,7 +204,10 @@ function adopt(theirs) {
 
 /** Both changed the transcript in ways that no rule joins. */
 async function decide() {
-  const done = await pick("Somebody else changed this transcript", "Yours are kept in this browser until you choose.", [
+  settle();
+  if (!edits.unsaved) { leave(); return; }
+  const title = stuck?.message === AGAIN_HEARD ? "This recording was transcribed again" : "Somebody else changed this transcript";
+  const done = await pick(title, "Yours are kept in this browser until you choose.", [
     { value: "add", label: "Add my corrections to theirs" },
     { value: "file", label: "Save mine to a file, and show theirs" },
   ]);
@@ -234,7 +244,10 @@ async function catchUp() {
     const theirs = await request("corrections");
     await until(mayChange);
     if (theirs.version === seen.version || sending || edits.unsaved || asking()) return;
-    if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) { if (!busy()) leave(); return; }
+    if (theirs.page !== data.page || !areSteps(transcript, theirs.steps)) {
+      if (busy()) await renew(); else leave();
+      return;
+    }
     const over = twice(transcript, theirs.steps.slice(edits.base.length), edits.own);
     adopt(theirs);
     if (over.length) toast(`Somebody else wrote ${quoted(over[0][0])} where you wrote ${quoted(over[0][1])}; Undo shows yours.`);
