@@ -101,6 +101,53 @@ def test_a_microphone_and_a_shared_tab_are_two_channels(beeping, desk, folder):
     visitor.context.close()
 
 
+def test_a_microphone_that_is_unplugged_ends_the_recording(beeping, desk, folder):
+    visitor = Visitor(beeping, desk, folder)
+    page = visitor.page
+    page.evaluate("""() => {
+        const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = async (wanted) => (globalThis.heard = await ask(wanted));
+    }""")
+    start(page, "Unplugged")
+    page.wait_for_selector('#recording-time:has-text("00:00:03")')
+    page.evaluate("heard.getTracks()[0].dispatchEvent(new Event('ended'))")
+    page.wait_for_selector('#recording-state:has-text("The microphone or the shared tab is gone")')
+    shown = page.inner_text("#recording-time")
+    page.wait_for_timeout(1500)
+    assert page.inner_text("#recording-time") == shown
+    page.click("#recording-end")
+    page.wait_for_selector("#recording", state="hidden")
+    assert (desk.desk.folder / "Unplugged.webm").stat().st_size > 1000
+    visitor.context.close()
+
+
+def test_a_recording_that_another_person_discards_is_offered_for_download(beeping, desk, folder, tmp_path):
+    """A piece of which the server has a part goes on where that ends."""
+    visitor = Visitor(beeping, desk, folder)
+    page = visitor.page
+    start(page, "Taken")
+    (take,) = browser_recordings.unfinished(desk.desk.folder)
+    sound = desk.desk.folder / browser_recordings.PLACE / take.id / "sound"
+    sound.write_bytes(b"\x1a\x45")  # a part of the first piece
+    until_size = "document.querySelector('#recording-time').textContent >= '● 00:00:07'"
+    while not page.evaluate(until_size):
+        page.wait_for_timeout(200)
+    assert sound.stat().st_size > 1000
+    assert sound.read_bytes().count(b"\x1a\x45\xdf\xa3") == 1
+    origin = desk.url.rstrip("/")
+    answer = visitor.context.request.post(f"{origin}/api/takes/{take.id}/discard", headers={"Origin": origin})
+    assert answer.ok
+    page.wait_for_selector('#recording-state:has-text("no such recording anymore")')
+    page.click("#recording-end")
+    page.wait_for_selector("#recording-begin:not([hidden])")
+    with page.expect_download() as download:
+        page.click('#recording-state button:text-is("Download the recording")')
+    download.value.save_as(tmp_path / "kept.webm")
+    samples = np.concatenate(list(decode.blocks(str(tmp_path / "kept.webm"))))
+    assert len(samples) / SAMPLE_RATE > 4.0
+    visitor.context.close()
+
+
 def test_a_browser_that_may_not_listen_is_told_why(beeping, desk, folder):
     visitor = Visitor(beeping, desk, folder)
     page = visitor.page

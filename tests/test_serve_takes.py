@@ -1,5 +1,6 @@
 """Recordings that a browser makes, from their first piece to the queue; and a watched folder."""
 
+import errno
 import shutil
 import time
 from contextlib import ExitStack
@@ -63,6 +64,18 @@ def test_pieces_become_a_recording_that_waits(desk):
     assert desk.client.get("/api/takes").json() == {"takes": []}
     assert list((desk.folder / browser_recordings.PLACE).iterdir()) == []
     assert desk.client.post(f"/api/takes/{take}/finish").status_code == 422
+
+
+def test_a_piece_that_was_written_in_part_can_be_sent_again(desk, monkeypatch):
+    take = begin(desk)
+    with monkeypatch.context() as patch:
+
+        def full(_: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr("witness.serve.browser_recordings.os.fsync", full)
+        assert add(desk, take, 0, b"first").status_code >= 500
+    assert add(desk, take, 0, b"first").json()["size"] == 5
 
 
 def test_who_still_records_is_not_offered_to_others(desk, monkeypatch):

@@ -109,10 +109,16 @@ def add(request: Request, desk: AppState, queue: Queue, id_: str, content: bytes
         with writing("the recording"):
             if shutil.disk_usage(queue.folder).free - ROOM < len(content):
                 raise OutputError("the disk is full; free some space; the recording continues meanwhile")
-            with os.fdopen(files.own(_sound(queue, id_), os.O_WRONLY | os.O_APPEND), "ab") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            handle = files.own(_sound(queue, id_), os.O_WRONLY | os.O_APPEND)
+            with os.fdopen(handle, "ab", buffering=0) as file:
+                try:
+                    left = memoryview(content)
+                    while left:
+                        left = left[file.write(left) :]
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(size)  # or the next attempt does not fit
+                    raise
         return respond(_read(queue.folder, id_).row())
 
 

@@ -27,26 +27,51 @@ class Recorder {
     this.pieces = [];
     this.sent = 0; // bytes
     this.sending = /** @type {Promise<void> | null} */ (null);
+    this.why = ""; // it has ended by itself
+    this.lost = ""; // why the server will not take the rest
+    /** All of it, for the person to keep. @type {Blob[]} */
+    this.all = [];
+    for (const track of sources.flatMap((source) => source.getAudioTracks())) {
+      track.addEventListener("ended", () => this.end("The microphone or the shared tab is gone. Stop saves what was recorded until then."));
+    }
     media.ondataavailable = ({ data }) => {
       if (!data.size) return;
+      this.all.push(data);
       this.pieces.push(data);
       this.sending ??= this.send().finally(() => { this.sending = null; });
     };
     media.start(PIECE);
   }
 
+  /** End the recording in the middle. @param {string} why */
+  end(why) {
+    if (this.media.state === "inactive") return;
+    this.why = why;
+    this.media.stop();
+    clearInterval(ticking);
+    state(why);
+  }
+
   /** Send all that waits; a server that is gone is waited for, and what it has is not sent twice. */
   async send() {
-    while (this.pieces.length) {
+    while (this.pieces.length && !this.lost) {
       const piece = this.pieces[0];
       const answer = await fetch(`/api/takes/${this.take.id}/pieces/${this.sent}`, { method: "POST", body: piece }).catch(() => null);
-      const said = await answer?.json().catch(() => null);
-      if (answer?.ok || (answer?.status === 409 && said?.size === this.sent + piece.size)) { // else its answer was lost
-        this.sent += piece.size;
-        this.pieces.shift();
-        state("");
+      const said = await answer?.json().catch(() => null), status = answer?.status ?? 0;
+      const arrived = (answer?.ok ? piece.size : status === 409 ? said?.size - this.sent : 0); // of 409 the answer was lost, or a part
+      if (arrived > 0 && arrived <= piece.size) {
+        this.sent += arrived;
+        if (arrived < piece.size) this.pieces[0] = piece.slice(arrived); else this.pieces.shift();
+        state(this.why);
+        continue;
+      }
+      const message = said?.error?.message ?? "the server does not answer";
+      if (status >= 400 && status < 500 && ![401, 408, 429].includes(status)) {
+        this.lost = message;
+        this.end("");
+        state(`Not saved: ${message}. `, this);
       } else {
-        state(`Not saved: ${said?.error?.message ?? "the server does not answer"}. This page keeps it and tries again.`);
+        state(`Not saved: ${message}. This page keeps it and tries again. `, this);
         await new Promise((done) => { setTimeout(done, AGAIN); });
       }
     }
@@ -65,9 +90,13 @@ class Recorder {
   }
 }
 
-/** @param {string} text */
-function state(text) {
-  $("recording-state").textContent = text;
+/** @param {string} text @param {Recorder} [recorder] whose sound the person may keep */
+function state(text, recorder) {
+  $("recording-state").replaceChildren(text, ...(recorder ? [button("flat small", "Download the recording", () => {
+    const link = make("a", "", "", { href: URL.createObjectURL(new Blob(recorder.all, { type: recorder.media.mimeType })), download: recorder.take.name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  })] : []));
 }
 
 /** One channel, or with `shared` two: who sits here, and who is heard in the tab or screen.
@@ -130,10 +159,11 @@ async function finish() {
   state("Saving what is left…");
   await recorder.stop();
   try {
+    if (recorder.lost) throw new Error(`Not saved: ${recorder.lost}`);
     await transcribe(recorder.take.id);
     $("recording").close();
   } catch (error) {
-    state(wordsOf(error));
+    state(`${wordsOf(error)}. `, recorder);
   }
   now = null;
   show();
