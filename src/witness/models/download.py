@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from witness._version import __version__
 from witness.errors import ModelError
+from witness.text import one_line
 
 if TYPE_CHECKING:  # loading it takes as long as everything else here, and most runs fetch nothing
     import ssl
@@ -379,9 +380,8 @@ def _connect(url: str, headers: Mapping[str, str], route: Route) -> HTTPResponse
         raise event
     if isinstance(event, HTTPError):
         event.close()
-        raise FetchError(
-            f"cannot fetch {url}: the server answered {event.code} {event.reason}; {route.advice}"
-        )
+        answer = f"{event.code} {one_line(str(event.reason))}"
+        raise FetchError(f"cannot fetch {url}: the server answered {answer}; {route.advice}")
     if isinstance(event, Exception):
         reason = getattr(event, "reason", event)
         if isinstance(reason, TimeoutError):  # the socket noticed it first
