@@ -167,7 +167,7 @@ def read(
 
 
 def _chosen_starts(transcript: Transcript) -> set[float]:
-    """Return the starts of words with which a person let a paragraph begin."""
+    """Return the starts of paragraphs that a person split off."""
     splits = [correction.other for correction in transcript.corrections if correction.kind == "split"]
     if not splits:
         return set()
@@ -176,7 +176,7 @@ def _chosen_starts(transcript: Transcript) -> set[float]:
 
 
 def _joined(lines: Sequence[Line], starts: Collection[float]) -> list[Line]:
-    """Join each line to the one before if the same speaker goes on with a sentence after a pause."""
+    """Join lines that are parts of a sentence of one speaker."""
     paragraphs: list[Line] = []
     for line in lines:
         if not paragraphs or line.start in starts or not _goes_on(paragraphs[-1], line):
