@@ -177,3 +177,17 @@ test("two people's changes of a word are merged by word", () => {
   assert.deepEqual(twice(transcript, [text(1, "morning. theirs")], [text(1, "morning. theirs mine")]), []);
   assert.equal(merged("a b c", "a x b c", "a b y"), "a x b y");
 });
+
+test("how far somebody has got is undone in its order among the steps", () => {
+  const edits = new Edits();
+  edits.mark({ checked: false, until: 60 });
+  edits.take(name("Ann"));
+  edits.mark({ checked: false, until: 5 });
+  assert.ok(edits.undo());
+  assert.deepEqual([edits.review.until, edits.steps.length], [60, 1]);
+  assert.ok(edits.undo());
+  assert.deepEqual([edits.review.until, edits.steps.length], [60, 0]);
+  assert.ok(edits.undo());
+  assert.equal(edits.review.until, 0);
+  assert.ok(!edits.undo());
+});

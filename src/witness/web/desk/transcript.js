@@ -10,7 +10,7 @@ import { wentOn } from "../editor/storage.js";
 import { changed, save, seen, served, takeUp } from "./saving.js";
 import { askRemember, askVoice, suggest } from "./voices.js";
 import { clock } from "../editor/clock.js";
-import { $, toast } from "../editor/dom.js";
+import { $, enable, toast } from "../editor/dom.js";
 import { keepDraft, edits, on, page, refused, words } from "../editor/state.js";
 import { chosenEnd, showMoment } from "../editor/selection.js";
 import { wordNow } from "../editor/caret.js";
@@ -26,7 +26,8 @@ export function showReview() {
 /** @param {Partial<Review>} now */
 function review(now) {
   if (refused()) return;
-  edits.review = { ...edits.review, ...now };
+  edits.mark({ ...edits.review, ...now });
+  enable($("undo"), true);
   keepDraft();
   showReview();
   drawTimeline();

@@ -30,6 +30,9 @@ export class Edits {
   /** The review that is saved. */
   reviewed = this.review;
 
+  /** Earlier reviews, with the number of steps then. @type {{ count: number, review: Review }[]} */
+  reviews = [];
+
   get unsaved() {
     return this.steps.length !== this.base.length || common(this.steps, this.base) < this.base.length
       || !alike(this.review, this.reviewed);
@@ -42,8 +45,20 @@ export class Edits {
     this.undone = [];
   }
 
-  /** Undo the last step. Returns whether there was one. */
+  /** Change how far the person has got, which can be undone. @param {Review} review */
+  mark(review) {
+    this.reviews.push({ count: this.steps.length, review: this.review });
+    this.review = review;
+  }
+
+  /** Undo the last step or mark. Returns whether there was one. */
   undo() {
+    const mark = this.reviews[this.reviews.length - 1];
+    if (mark && mark.count >= this.steps.length) {
+      this.reviews.pop();
+      this.review = mark.review;
+      return true;
+    }
     const step = this.steps.pop();
     if (step) this.undone.push(step);
     return Boolean(step);

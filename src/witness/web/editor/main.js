@@ -102,7 +102,7 @@ function showAll() {
   drawTimeline();
   showDoubts();
   showNotes();
-  enable($("undo"), edits.steps.length > 0);
+  enable($("undo"), edits.steps.length + edits.reviews.length > 0);
   enable($("save"), desk !== null || edits.steps.length > 0);
   $("save").classList.toggle("main", !desk && edits.unsaved && edits.steps.length > 0);
   $("empty").hidden = blocks.length > 0;
