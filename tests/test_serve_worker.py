@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import closing
 
 import msgspec
@@ -11,9 +13,9 @@ from witness.errors import ConflictError, InputError, OtherJsonError, WitnessErr
 from witness.formats.registry import Format
 from witness.options import Part
 from witness.serve import editing
-from witness.serve.worker import EndedError, Request, Worker, _answer
+from witness.serve.worker import EndedError, Worker, WorkerCall, _answer
 from witness.storage import files
-from witness.transcript import edits, store
+from witness.transcript import edits, store, trash
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def test_the_child_runs_only_public_functions_of_its_modules(worker, shelved):
     with pytest.raises(AssertionError, match="is not open to calls"):
         worker.call(store.read, shelved)
     for module, function in (("witness.transcript.store", "read"), ("witness.serve.editing", "_styled")):
-        request = msgspec.msgpack.encode(Request(module, function, {"path": str(shelved)}))
+        request = msgspec.msgpack.encode(WorkerCall(module, function, {"path": str(shelved)}))
         with pytest.raises(ValueError, match="is not open to calls"):
             _answer({}, request)
 
@@ -70,3 +72,18 @@ def test_a_closed_worker_begins_nothing(shelved):
     with pytest.raises(EndedError, match="the server is ending"):
         worker.call(editing.peaks, shelved)
     assert worker._child is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_transcript_whose_name_is_not_utf_8(worker, shelved):
+    path = shelved.with_name(os.fsdecode(b"a\xff.json"))
+    shelved.rename(path)
+    for form, options in ((Format.JSON, editing.UNCHANGED), (Format.TXT, editing.UNCHANGED)):
+        name, content = worker.call(editing.export, path, form, options)
+        assert (name, bool(content)) == (rf"a\udcff.{form}", True)
+    assert worker.call(
+        edits.name_speaker, path, files.sha256_at(path), edits.show(path).base.speakers[0].id, "Ann"
+    )
+    with pytest.raises(InputError, match="its name is not UTF-8; rename it before you delete it"):
+        worker.call(trash.throw, path, path.parent)
+    assert path.exists()

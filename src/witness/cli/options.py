@@ -248,7 +248,7 @@ class Number(click.FloatRange):
 # --- options ---
 
 
-class Word(click.Choice[str]):
+class WordChoice(click.Choice[str]):
     """One of some words; the message about another one suggests the nearest."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -301,7 +301,7 @@ def together(*group: Option) -> Option:
 def choice(name: str, choices: type[Choice], help_text: str) -> Option:
     """Return an option for one of the words of an enumeration, whose first is the default."""
     words = [item.value for item in choices]
-    return click.option(name, type=Word(words), default=words[0], show_default=True, help=help_text)
+    return click.option(name, type=WordChoice(words), default=words[0], show_default=True, help=help_text)
 
 
 def flag(name: str, help_text: str) -> Option:
@@ -484,14 +484,14 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON docu
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print errors only: no progress, no notes.")
 
 
-class _Formats(Word):
+class _Formats(WordChoice):
     """One format or several: srt, or srt,json, or all whose libraries are installed."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the formats, joined by commas."""
         names = [name.strip() for name in value.split(",")]
         able = [form.value for form in Format if form.installed]
-        groups = [able if name == ALL else [Word.convert(self, name, param, ctx)] for name in names]
+        groups = [able if name == ALL else [WordChoice.convert(self, name, param, ctx)] for name in names]
         return ",".join(form for group in groups for form in group)
 
 

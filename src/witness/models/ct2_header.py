@@ -58,7 +58,7 @@ class Variable:
         return SIZES[self.type] * math.prod(self.shape)
 
 
-class _Reader:
+class _HeaderReader:
     """Numbers and strings of a file, one after the other. Raises ValueError if they do not fit."""
 
     def __init__(self, data: bytes | mmap.mmap) -> None:
@@ -87,7 +87,7 @@ def read_variables(data: bytes | mmap.mmap) -> Mapping[str, Variable]:
 
     Raises ValueError naming the fault: another format, or numbers that contradict each other.
     """
-    reader = _Reader(data)
+    reader = _HeaderReader(data)
     (version,) = reader.numbers("I")
     if version != VERSION:
         raise ValueError("it is not a Whisper model in CTranslate2's format")

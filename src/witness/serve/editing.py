@@ -288,12 +288,12 @@ def export(
     """
     output_paths.check_libraries([form])
     if form == Format.JSON and options == UNCHANGED:
-        return output_paths.name_of(store.base_name(path), form), store.load(path).content
+        return output_paths.name_of(printable(store.base_name(path)), form), store.load(path).content
     transcript, title, covered = _styled(path, options, title)
     audio = store.read(path).audio
     how = PageAudio.EMBED if audio.transcribed.duration < sound.EMBEDDED else PageAudio.NONE
     played = sound.take(audio, [(form, None)], how, beside=path.parent, covered=covered)
-    name = output_paths.name_of(title, form)
+    name = output_paths.name_of(printable(title), form)
     if options.names != "anonymous":
         return name, writers.content(transcript, form, played, path.with_name(name))
     undated = None if played is None else replace(played, recorded=None)
@@ -308,7 +308,7 @@ def export_sound(path: Path, options: ExportOptions, title: str = anonymous.TITL
     audio = store.read(path).audio
     _, title, covered = _styled(path, options, title)
     recording, _ = sound.located(audio, path.parent)
-    return f"{title}.mp3", sound.mp3(recording, audio, covered)
+    return f"{printable(title)}.mp3", sound.mp3(recording, audio, covered)
 
 
 def preview(path: Path, form: Format, options: ExportOptions) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from msgspec import Struct
 from witness import errors
 from witness.child import Buffer, Child, ChildError, DiedError, Limits, Message, RefusedError, serve
 from witness.errors import ConflictError, WitnessError
+from witness.text import printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +45,7 @@ _ERRORS: dict[str, type[WitnessError]] = {
 }
 
 
-class Request(Struct):
+class WorkerCall(Struct):
     """A function by its name, and its arguments by theirs."""
 
     module: str
@@ -51,7 +53,7 @@ class Request(Struct):
     arguments: dict[str, Any]
 
 
-class Reply(Struct):
+class WorkerAnswer(Struct):
     """A function's result, or the nearest class in `witness.errors` of its error and its arguments."""
 
     result: Any = None
@@ -113,16 +115,16 @@ class Worker:
 def _ask(child: Child, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     assert function.__module__ in MODULES, f"{function.__module__} is not open to calls"  # noqa: S101
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
-    request = Request(function.__module__, function.__name__, arguments)
+    request = WorkerCall(function.__module__, function.__name__, arguments)
     _, content = child.ask({}, msgspec.msgpack.encode(request, enc_hook=_encode), limits=LIMITS)
-    reply = msgspec.msgpack.decode(content, type=Reply)
+    reply = msgspec.msgpack.decode(content, type=WorkerAnswer)
     if reply.error is not None:
         raise _ERRORS[reply.error](*reply.details)
     return msgspec.convert(reply.result, _hints(function)["return"], dec_hook=_decode)
 
 
 def _answer(_: Message, content: bytes) -> tuple[Message, list[Buffer]]:
-    request = msgspec.msgpack.decode(content, type=Request)
+    request = msgspec.msgpack.decode(content, type=WorkerCall)
     if request.module not in MODULES or request.function.startswith("_"):
         raise ValueError(f"{request.module}.{request.function} is not open to calls")
     function = getattr(importlib.import_module(request.module), request.function)
@@ -132,11 +134,11 @@ def _answer(_: Message, content: bytes) -> tuple[Message, list[Buffer]]:
         for name, value in request.arguments.items()
     }
     try:
-        reply = Reply(function(**arguments))
+        reply = WorkerAnswer(function(**arguments))
     except WitnessError as error:
         name = next(base.__name__ for base in type(error).__mro__ if base in _ERRORS.values())
         version = (error.version,) if isinstance(error, ConflictError) else ()
-        reply = Reply(error=name, details=(str(error), *version))
+        reply = WorkerAnswer(error=name, details=(printable(str(error)), *version))
     return {}, [msgspec.msgpack.encode(reply, enc_hook=_encode)]
 
 
@@ -145,14 +147,14 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(function, include_extras=True)
 
 
-def _encode(value: object) -> str:
+def _encode(value: object) -> bytes:
     if isinstance(value, Path):
-        return str(value)
+        return os.fsencode(value)  # its name need not be UTF-8
     raise NotImplementedError(f"{type(value).__name__} cannot go to another process")
 
 
 def _decode(expected: type, value: Any) -> Any:
-    return expected(value) if issubclass(expected, Path) else value
+    return expected(os.fsdecode(value)) if issubclass(expected, Path) else value
 
 
 if __name__ == "__main__":

@@ -85,7 +85,11 @@ def throw(path: Path, root: Path, recording: Path | None = None) -> Thrown:
     """Move the transcript at `path` to the trash of `root`. Raises InputError, OutputError."""
     folder = path.parent.relative_to(root).as_posix()
     thrown = Thrown(secrets.token_hex(8), store.base_name(path), "" if folder == "." else folder, time.time())
-    _move_files(path, root / TRASH / thrown.id, recording, root, msgspec.json.encode(thrown))
+    try:
+        about = msgspec.json.encode(thrown)
+    except UnicodeEncodeError as error:
+        raise InputError(f"{path}: its name is not UTF-8; rename it before you delete it") from error
+    _move_files(path, root / TRASH / thrown.id, recording, root, about)
     return thrown
 
 
