@@ -96,17 +96,15 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     assert said.strip().endswith("0.0")  # of a transcript against itself
 
 
-def test_the_examples_of_the_page_are_typed(tmp_path):
-    """As a user has it who checks a program with `mypy --strict`."""
+def test_mistakes_of_a_program_are_found_by_its_types(tmp_path):
+    """As a user has it who checks a program with `mypy --strict`; test_samples.py has the examples."""
     mypy = pytest.importorskip("mypy.api", reason="mypy is not installed")
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    page = "\n".join(block for block in blocks if "DiarizationErrorRate" not in block)
-    wrong = 'Options(recognizer=3)\nRuntime(device=None)\ntranscript.to("docx").encode()\n'
-    (tmp_path / "examples.py").write_text(page)
-    (tmp_path / "wrong.py").write_text(f"{page}\n{wrong}")
+    names = "from witness import Options, Runtime, transcribe"
+    wrong = 'Options(recognizer=3)\nRuntime(device=None)\ntranscribe("call.wav").to("docx").encode()\n'
+    (tmp_path / "wrong.py").write_text(f"{names}\n\n{wrong}")
     config = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(tmp_path / "cache")]
-    said, _, _ = mypy.run([*config, str(tmp_path / "examples.py"), str(tmp_path / "wrong.py")])
-    assert "Found 3 errors in 1 file (checked 2 source files)" in said, said
+    said, _, _ = mypy.run([*config, str(tmp_path / "wrong.py")])
+    assert "Found 3 errors in 1 file (checked 1 source file)" in said, said
     assert "wrong.py:" in said
 
 

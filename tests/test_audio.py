@@ -1066,8 +1066,9 @@ def test_progress_of_a_recording_that_does_not_state_its_length(tmp_path):
     assert shares[-1] > 0.95
 
 
-PEAK = """
-import resource, sys
+PEAK = r"""
+import re, sys
+from pathlib import Path
 from witness.audio import decode
 from witness.errors import InputError
 
@@ -1076,7 +1077,7 @@ try:
     print(loaded.source.duration, *loaded.warnings)
 except InputError as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
 """
 
 

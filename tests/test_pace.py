@@ -33,7 +33,7 @@ def engine(tmp_path, size, cores=1, fast_words=False):
         model = SimpleNamespace(path=str(path), name="recognizer", sha256=str(size))
     files = {"embedding": SimpleNamespace(sha256="e" * 64), "whisper": model}
     return SimpleNamespace(
-        whisper=(model, None),
+        whisper=model,
         files=files,
         runtime=Runtime(threads=cores),
         options=Options(fast_words=fast_words),

@@ -136,7 +136,7 @@ def test_auto_takes_a_call_apart_and_says_so(call, sides):
     found = diarize(call, Options(models="builtin", offline=True), note=notes.append)
     assert len([line for line in notes if "two sides of a call" in line]) == 1
     assert sum("two sides of a call" in line for line in found.warnings) == 1
-    assert {speaker.id for speaker in found.speakers} == {"CH1_SPEAKER_01", "CH2_SPEAKER_01"}
+    assert {speaker.id for speaker in found.speakers} == {"CH1_SPEAKER_01", "CH2_SPEAKER_02"}
     assert found.audio.channels == 2
     apart = strict_der([(sides[1], found.turns, found.audio.duration)])
     mixed = diarize(call, Options(models="builtin", offline=True, channels="mix"))
@@ -207,7 +207,7 @@ def test_split_and_a_call_from_standard_input(call, tmp_path):
             [*command, "--whisper", "none"], stdin=file, capture_output=True, check=True, timeout=120
         )
     speakers = json.loads(result.stdout)["speakers"]
-    assert [speaker["id"] for speaker in speakers] == ["CH1_SPEAKER_01", "CH2_SPEAKER_01"]
+    assert [speaker["id"] for speaker in speakers] == ["CH1_SPEAKER_01", "CH2_SPEAKER_02"]
 
 
 def test_a_room_with_two_microphones():

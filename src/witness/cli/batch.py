@@ -25,7 +25,7 @@ SILENCE = 30.0
 
 
 @click.command("batch", cls=options.Command, short_help="Transcribe a folder of recordings, unattended.")
-@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=options.LocalPath())
 @click.option(
     *("-o", "--output", "out"),
     required=True,
