@@ -289,9 +289,9 @@ def test_a_damaged_folder(models, tmp_path):
     folder = shutil.copytree(models["ctranslate2"], tmp_path / "damaged")
     os.truncate(folder / "model.bin", 50_000_000)
     text, (line,) = witness(tmp_path, CALL, *GREETING, "--whisper", folder, code=5)
-    assert line.startswith(f"witness: no words: model.bin in {folder} is damaged")
+    assert line.startswith(f"witness: model.bin in {folder} is damaged")
     assert line.endswith("download it again")
-    assert text.splitlines()[0].endswith("] SPEAKER_01")
+    assert text == ""  # found before the work
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="no /proc here")
