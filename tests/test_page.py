@@ -470,8 +470,10 @@ def test_the_page_groups_words_as_witness_does(read):
 
 
 def test_the_page_cuts_long_paragraphs_as_witness_does(read):
-    words = talks.spread("One sentence. And then " + "so on " * 60 + "it ends. " + "Never " * 80, "A", 0, 150)
-    found = talks.transcript(words, [Turn(0, 150, "A")], duration=150.0)
+    words = talks.spread(
+        "One sentence. And then " + "so on " * 60 + "it ends. " + "Never " * 80, "SPEAKER_01", 0, 150
+    )
+    found = talks.transcript(words, [Turn(0, 150, "SPEAKER_01")], duration=150.0)
     assert len(found.utterances) == 4
     assert read(found).said() == spoken(found)
 
