@@ -422,7 +422,7 @@ def test_who_may_only_read_moves_nothing(visit):
     assert page.locator(".edge:visible").count() == 0
 
 
-ROUNDS = int(os.environ.get("WITNESS_ROUNDS", "25"))
+ROUNDS = int(os.environ.get("WITNESS_ROUNDS", "8"))
 """Rounds of two people who write in one paragraph; the whole campaign has 1,000."""
 
 
