@@ -374,7 +374,8 @@ def test_a_whisper_child_killed_in_the_middle(long_run):
     os.kill(child, signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    (line,) = err.decode().splitlines()
+    wrote, line = err.decode().splitlines()
+    assert wrote.startswith("wrote ")
     death = r"witness: no words: whisper\.cpp stopped with signal SIGKILL at \d:\d\d of the recording"
     assert re.match(death, line)
     document = json.loads((out / "call.json").read_text())
