@@ -92,7 +92,8 @@ def test_a_run_leaves_everything_that_can_be_checked(pair, finished):
     assert f"<td>{strict.rate:.2f}</td>" in html
     assert html.count("<svg") == 2
     assert process.stdout.decode().startswith("DER, % of the speech")
-    lines = process.stderr.decode().splitlines()
+    *lines, last = process.stderr.decode().splitlines()
+    assert last.startswith(f"wrote {out} (")
     assert [line.split("  ")[0] for line in lines] == [f"note: {n} of 3" for n in (1, 2, 3)]
     assert all("  DER " in line and line.endswith(" left") for line in lines)
 

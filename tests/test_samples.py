@@ -39,9 +39,15 @@ def test_a_page_leaves_lines_out_at_the_ellipsis():
     assert samples.Sample("", "a\n", "1\n2\n").shortened == "1\n2\n"
 
 
-@pytest.mark.slow
+# Each page takes two minutes of a processor; CI plays the tutorial.
 @pytest.mark.usefixtures("pair")
-@pytest.mark.parametrize("page", samples.PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if "tutorial" in page else pytest.mark.figures)
+        for page in samples.PAGES
+    ],
+)
 def test_the_page_prints_the_output_of_its_commands(page, tmp_path, monkeypatch):
     """`python docs/samples.py PAGE` writes the new output."""
     monkeypatch.setattr(os, "environ", ORIGINAL)  # with the models of this user
