@@ -78,6 +78,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
         'transcribe("call.wav", progress': (
             "transcribe('call.wav', Options(models='builtin', whisper='none', offline=True), progress"
         ),
+        'diarize("call.wav")': "diarize('call.wav', Options(models='builtin', offline=True))",
         "(reference, ": "(transcript.to_annotation(), ",
     }
     code = "\n".join(blocks)
@@ -92,8 +93,8 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     assert "whisper.cpp Part(start=2.0, end=10.0)" in said.replace("start=2,", "start=2.0,").replace(
         "end=10)", "end=10.0)"
     )
-    assert "segmentation: " in said
-    assert said.strip().endswith("0.0")  # of a transcript against itself
+    assert "decode: done\ncancelled\n" in said
+    assert said.strip().endswith("0.00")  # of a transcript against itself
 
 
 def test_mistakes_of_a_program_are_found_by_its_types(tmp_path):
