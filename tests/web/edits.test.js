@@ -96,7 +96,7 @@ test("a word that both have corrected is named, unless they agree", () => {
   assert.deepEqual(twice(transcript, filled("Yes."), filled("No.")), [["Yes.", "No."]]);
 });
 
-test("how far somebody has got counts as something to save", () => {
+test("a moved mark of progress counts as a step to save", () => {
   const edits = new Edits();
   edits.review = { checked: false, until: 12.5 };
   assert.ok(edits.unsaved);
@@ -178,7 +178,7 @@ test("two people's changes of a word are merged by word", () => {
   assert.equal(merged("a b c", "a x b c", "a b y"), "a x b y");
 });
 
-test("how far somebody has got is undone in its order among the steps", () => {
+test("the mark of progress is undone in its order among the steps", () => {
   const edits = new Edits();
   edits.mark({ checked: false, until: 60 });
   edits.take(name("Ann"));

@@ -91,7 +91,7 @@ test("a replacement has the time of what it replaces, and the rest of the senten
   assert.equal(cut.paragraphs[0].end, transcript.words.end[4]);
 });
 
-test("a pause that a deletion made is none, one that was there is one", () => {
+test("a deletion makes no pause; a pause of the recording stays", () => {
   const data = talk();
   data.words.start = data.words.start.map((ms, n) => 900 * n + (n > 6 ? 3000 : 0));
   data.words.end = data.words.start.map((ms) => ms + 800);

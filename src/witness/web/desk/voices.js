@@ -41,7 +41,7 @@ export async function askVoice(list) {
   }
 }
 
-/** Remember the voice of a speaker from all that they say while nobody else does. @param {number} who */
+/** Save the voice of a speaker, from all passages in which only they speak. @param {number} who */
 export async function askRemember(who) {
   if (served.lack) { toast(served.lack); return; }
   if (refused()) return;

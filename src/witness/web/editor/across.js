@@ -47,7 +47,7 @@ export function collapse(last = true) {
   else getSelection()?.collapse(field, last ? field.childNodes.length : 0);
 }
 
-/** Return the fields with something selected, and the text of the first and the last that is not; null: there is none. */
+/** Return the fields with something selected, and the unselected text of the first and the last; null without a selection. */
 function chosen() {
   const selection = getSelection();
   if (!selection?.rangeCount) return null;

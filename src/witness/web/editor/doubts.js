@@ -37,8 +37,7 @@ export function unsurePlaces(page, words) {
     && !(at > 0 && unsure[at - 1] && paragraphOf[order[at - 1]] === paragraphOf[order[at]]));
 }
 
-/** The first of some places after another one, or with -1 the last one before it; from the end it goes on at the beginning. -1:
-    there is none.
+/** Return the first of some places after another, or with -1 the last before it, in a circle; -1 without places.
     @param {readonly number[]} places rising @param {number} after a place, or between two @param {number} by */
 export function nextPlace(places, after, by) {
   if (!places.length) return -1;

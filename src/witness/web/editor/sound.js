@@ -111,7 +111,7 @@ export function setSpeed(speed) {
   $("rate").value = String(speed);
 }
 
-/** Return the time at which speech goes on after the pause at `ms`; null: there is none, or it is too short. @param {number} ms */
+/** Return the end of the pause at `ms`; null without a pause that is long enough. @param {number} ms */
 export function afterPause(ms, { start, end } = data.turns) {
   let next = Infinity;
   for (let n = 0; n < start.length; n += 1) {

@@ -278,7 +278,7 @@ feed.addEventListener("input", (event) => {
   clearTimeout(timer);
   if (!page.composing && (typed.gap < 0 || (typed.who >= 0 && page.pending.length))) settleSoon();
 });
-/** Make steps of what was typed after a pause, or in the middle of it if there is none. */
+/** Make steps of the typed words: after a pause, or, without a pause, while typing continues. */
 function settleSoon() {
   clearTimeout(timer);
   timer = setTimeout(settle, Math.max(0, Math.min(PAUSE, begun + LONGEST - performance.now())));
